@@ -1,0 +1,120 @@
+"""What a run tells about itself: an ordered stream of frozen events, as on the wire.
+
+    {"type": "node_start", "nodeName": "ask", "nodeType": "AgentNode", "state": {…},
+     "attempt": 1}
+
+Contract version 1: fields may be added, none is renamed or removed. Every reader (the
+terminal, SSE, WebSocket, encoders, chat) renders this one stream.
+"""
+
+from typing import Any, Final, TypeAlias
+
+from msgspec import Struct
+
+EVENT_CONTRACT: Final = 1
+
+
+class ErrorInfo(Struct, frozen=True):
+    """An error as readers and policies are shown it: its class and its sentence."""
+
+    name: str
+    message: str
+
+
+class RunEvent(Struct, frozen=True, tag_field="type", rename="camel", omit_defaults=True):
+    """Base of every event. The tag is the word on the wire."""
+
+
+class FlowStarted(RunEvent, frozen=True, tag="flow_start"):
+    """The first event of every run."""
+
+
+class NodeStarted(RunEvent, frozen=True, tag="node_start"):
+    """An execution of a node begins; ``state`` is what it is given."""
+
+    node_name: str
+    node_type: str
+    state: dict[str, Any]
+    attempt: int
+
+
+class NodeCompleted(RunEvent, frozen=True, tag="node_complete"):
+    """An execution settled; ``state`` is the node's own output."""
+
+    node_name: str
+    node_type: str
+    state: dict[str, Any]
+    attempt: int
+
+
+class NodeFailed(RunEvent, frozen=True, tag="node_error"):
+    """An execution failed. A policy may still retry or replace it."""
+
+    node_name: str
+    node_type: str
+    error: ErrorInfo
+    attempt: int
+
+
+class TokenDelta(RunEvent, frozen=True, tag="token_delta"):
+    """A piece of a model's text as it arrives."""
+
+    node_name: str
+    delta: str
+
+
+class ToolCalled(RunEvent, frozen=True, tag="tool_call"):
+    """A tool begins. ``started_at`` is seconds since the epoch."""
+
+    node_name: str
+    tool_name: str
+    tool_args: Any
+    tool_call_id: str
+    started_at: float
+
+
+class ToolReturned(RunEvent, frozen=True, tag="tool_result"):
+    """A tool ended: ``tool_result`` or ``error``. ``duration`` is in milliseconds."""
+
+    node_name: str
+    tool_name: str
+    tool_call_id: str
+    duration: float
+    tool_result: Any = None
+    error: ErrorInfo | None = None
+
+
+class Warned(RunEvent, frozen=True, tag="warning"):
+    """Something that the operator should know and that does not end the run."""
+
+    message: str
+    node_name: str | None = None
+
+
+class PluginLogged(RunEvent, frozen=True, tag="plugin_log"):
+    """A line that a plugin wrote with ``log``."""
+
+    node_name: str
+    node_type: str
+    level: str
+    message: str
+
+
+class FlowCompleted(RunEvent, frozen=True, tag="flow_complete"):
+    """The last event of a run that ended well; ``state`` is its result."""
+
+    state: dict[str, Any]
+
+
+Event: TypeAlias = (
+    FlowStarted
+    | NodeStarted
+    | NodeCompleted
+    | NodeFailed
+    | TokenDelta
+    | ToolCalled
+    | ToolReturned
+    | Warned
+    | PluginLogged
+    | FlowCompleted
+)
