@@ -1,0 +1,222 @@
+"""Where an actor is reached: its mailbox, the calls it owes answers, and how it stands.
+
+It is what an actor's refs and the task that runs it have in common. Refs use it to send,
+to ask for an end and to wait for it; the runner to receive and to tell the end. It
+outlives the actor, and stays the same when a supervisor starts the actor again.
+"""
+
+from typing import Any, Generic, TypeVar
+
+import trio
+from msgspec import Struct
+
+from actors.endings import ENDINGS, Ending
+from actors.faults import ActorCrashed, ActorGone
+from actors.mailbox import Mailbox
+from actors.restarts import Exit
+from actors.slots import ReplySlot
+
+R = TypeVar("R")
+
+Envelope = tuple[Any, "ReplySlot[Any] | None"]
+"""A message, and the slot of who waits for its answer."""
+
+
+class Ended(Struct, frozen=True):
+    """How an actor ended for good; ``error`` is what it last crashed with."""
+
+    exit: Exit
+    error: BaseException | None = None
+
+
+class Address:
+    """Where the actor called ``name`` is reached.
+
+    Attributes:
+        asked: The ending that somebody asked for; None while nobody did.
+        ended: How it ended; None while it lives or is about to be started again.
+        error: What it crashed with, from the crash until it is started again.
+        in_hand: The slot of the call that is being handled.
+        owed: Answers that the actor promised for later; None until it does.
+        task: The task it runs in, while it runs.
+    """
+
+    __slots__ = (
+        "_all_settled",
+        "_gone",
+        "_patient",
+        "_resting",
+        "_scope",
+        "asked",
+        "ended",
+        "error",
+        "in_hand",
+        "mailbox",
+        "name",
+        "owed",
+        "task",
+    )
+
+    def __init__(self, name: str, capacity: int) -> None:
+        self.name = name
+        self.mailbox: Mailbox[Envelope] = Mailbox(name, capacity)
+        self.asked: Ending | None = None
+        self.ended: Ended | None = None
+        self.error: BaseException | None = None
+        self.in_hand: ReplySlot[Any] | None = None
+        self.owed: set[LateReply[Any]] | None = None
+        self.task: trio.lowlevel.Task | None = None
+        self._scope: trio.CancelScope | None = None
+        self._patient: trio.CancelScope | None = None
+        self._resting = False
+        self._all_settled: trio.Event | None = None
+        self._gone: trio.Event | None = None
+
+    # For refs
+
+    def end(self, ending: Ending) -> None:
+        """Ask the actor to end this way. Less than was asked before changes nothing."""
+        if self.ended is None and (self.asked is None or self.asked < ending):
+            self.asked = ending
+            self.leave(ending)
+
+    async def wait_ended(self) -> Ended:
+        """Wait until it has ended for good, and is not started again."""
+        if self.ended is None:
+            if self._gone is None:
+                self._gone = trio.Event()
+            await self._gone.wait()
+            assert self.ended is not None
+        else:
+            await trio.lowlevel.checkpoint()
+        return self.ended
+
+    async def wait_settled(self) -> None:
+        """Wait until no answer is owed any more."""
+        while self.owed:
+            if self._all_settled is None or self._all_settled.is_set():
+                self._all_settled = trio.Event()
+            await self._all_settled.wait()
+
+    def refusal(self) -> Exception:
+        """A new error for one sender or caller that gets nothing from this actor."""
+        if self.error is not None:
+            return ActorCrashed(self.name, self.error)
+        return ActorGone(self.name, "has ended" if self.ended else "is ending")
+
+    # For the runner
+
+    def leave(self, ending: Ending) -> None:
+        """Turn away what an actor that ends this way does not finish."""
+        finishes = ENDINGS[ending]
+        self.mailbox.close(self.refusal)
+        if not finishes.waiting:
+            self._refuse_waiting()
+            if self._patient is not None:
+                self._patient.cancel()
+        if self._scope is not None and (self._resting or not finishes.in_hand):
+            self._scope.cancel()
+
+    def interruptible(self) -> trio.CancelScope:
+        """The scope that the actor runs in: left at once when it is killed."""
+        self._scope = trio.CancelScope()
+        if self.asked is Ending.KILL:
+            self._scope.cancel()
+        return self._scope
+
+    def until_stopped(self) -> trio.CancelScope:
+        """A scope for finishing patiently: left when it is asked for more than that."""
+        self._patient = trio.CancelScope()
+        if self.asked is not Ending.DRAIN:
+            self._patient.cancel()
+        return self._patient
+
+    async def rest(self, seconds: float) -> bool:
+        """Wait before another start. False: it was asked to end meanwhile."""
+        self.reopen()
+        self._resting = True
+        with trio.CancelScope() as self._scope:
+            await trio.sleep(seconds)
+        self._resting = False
+        return self.asked is None
+
+    def reopen(self) -> None:
+        """Take in messages for the next start."""
+        self.error = None
+        if self.asked is None:
+            self.mailbox.reopen()
+
+    def crash(self, error: BaseException) -> None:
+        """Tell everybody who waits for an answer that it failed."""
+        self.error = error
+        self.refuse_open()
+
+    def close_calls(self) -> None:
+        """A life ended without a crash: fail what it leaves unanswered."""
+        self.error = None
+        self.refuse_open()
+
+    def finish(self, ended: Ended) -> None:
+        """It has ended for good: tell everybody who waits for that, or for an answer."""
+        self.ended = ended
+        self.error = ended.error
+        self.mailbox.close(self.refusal)
+        self.refuse_open()
+        self.task = self._scope = self._patient = None
+        if self._gone is not None:
+            self._gone.set()
+
+    def refuse_open(self) -> None:
+        """Fail every call that was accepted and not answered."""
+        if self.in_hand is not None:
+            self.in_hand.fail(self.refusal())
+            self.in_hand = None
+        for late in tuple(self.owed or ()):
+            late.fail(self.refusal())
+        self._refuse_waiting()
+
+    def settled(self, late: "LateReply[Any]") -> None:
+        """A promised answer was given."""
+        if self.owed is not None:
+            self.owed.discard(late)
+            if not self.owed and self._all_settled is not None:
+                self._all_settled.set()
+
+    def _refuse_waiting(self) -> None:
+        for _, slot in self.mailbox.clear(self.refusal):
+            if slot is not None:
+                slot.fail(self.refusal())
+
+
+class LateReply(Generic[R]):
+    """The answer to a call, given after `Actor.receive` has returned.
+
+    Should the actor end first, the caller is told that it is gone.
+    """
+
+    __slots__ = ("_address", "_slot")
+
+    def __init__(self, address: Address, slot: ReplySlot[R]) -> None:
+        self._address = address
+        self._slot = slot
+        if address.owed is None:
+            address.owed = set()
+        address.owed.add(self)
+
+    @property
+    def open(self) -> bool:
+        """Whether somebody still waits for it."""
+        return self._slot.open
+
+    def set(self, value: R) -> bool:
+        """Answer. False when nobody waits any more."""
+        self._settled()
+        return self._slot.set(value)
+
+    def fail(self, error: BaseException) -> bool:
+        """Answer with an error, raised where the call was made; else like `set`."""
+        self._settled()
+        return self._slot.fail(error)
+
+    def _settled(self) -> None:
+        self._address.settled(self)

@@ -1,0 +1,21 @@
+"""What is sent to an actor: any frozen struct; a `Call` says what is answered.
+
+class Append(Call[int | TurnConflict], frozen=True):    await ref.call(Append(…)) -> int | …
+    turn: Turn
+
+class Forget(Struct, frozen=True):                      await ref.cast(Forget(…)) -> None
+    upto: int
+"""
+
+from typing import Generic, TypeVar
+
+from msgspec import Struct
+
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Call(Struct, Generic[R_co], frozen=True):
+    """Base of every message that is answered, with an ``R``.
+
+    The type checkers read the reply's type here; at run time nothing is checked.
+    """
