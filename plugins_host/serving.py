@@ -1,0 +1,794 @@
+"""Answers heddle's questions in a process of the plugin's own: the loop under ``serve``.
+
+Frames come in on stdin and go out on what was stdout, one JSON object a line. Plain
+handlers are called in order as their questions are read, and all the answers to one read
+go out in one write. The first ``async`` handler moves the loop into asyncio, which is
+imported only then: a plugin starts as fast as its imports do.
+
+    read → inbox of frames → a coroutine per question → out → write
+                             └ runs to its end at once, unless it needs to wait
+"""
+
+import io
+import os
+import select
+import sys
+import time
+import types
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec import UNSET, Raw, Struct
+
+from plugins_host.authoring import (
+    After,
+    Before,
+    Context,
+    HostError,
+    Subject,
+    WireOutcome,
+)
+from plugins_host.handlers import (
+    A_VERDICT,
+    AnswerInvalid,
+    Found,
+    HandlerMissing,
+    Handlers,
+    HandlerTable,
+    describe_error,
+    read_answer,
+)
+
+if TYPE_CHECKING:
+    import asyncio
+
+PROTOCOL: Final = 1
+FEATURES: Final = ("consult",)
+
+# A pipe holds this much by default, so that one read empties it.
+_READ: Final = 64 * 1024
+
+# A plain handler that took longer than this holds up the answers made before it, so they
+# are written before it is called the next time. Seconds.
+_SLOW: Final = 0.000_5
+
+# How long the coroutines that are at work when stdin closes may take to end. Seconds;
+# heddle kills the process after one.
+_LAST_WORDS: Final = 0.8
+
+_decode: Final = msgspec.json.Decoder().decode
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class _Asked(Struct, frozen=True, rename="camel"):
+    component_type: str = ""
+    component: Raw = Raw()
+
+
+class _Params(Struct, frozen=True, rename="camel"):
+    """What the frequent verbs carry; what is large stays bytes until somebody looks."""
+
+    seam: str = ""
+    half: str = ""
+    component_type: str = ""
+    component: Raw = Raw()
+    subject: Subject = Subject()
+    input: Raw = Raw()
+    outcome: WireOutcome | None = None
+    attempt: int = 1
+    max_attempts: int = 1
+    ask: tuple[_Asked, ...] = ()
+    call: int | str | None = None
+
+
+class _Frame(Struct, frozen=True):
+    """Any frame that heddle sends: a question, or what became of a reverse call."""
+
+    id: int | str | None = None
+    method: str = ""
+    params: _Params | None = None
+    result: Any = UNSET
+    error: Any = UNSET
+
+
+class _Answer(Struct, frozen=True):
+    id: int | str | None
+    result: Any
+
+
+class _Refusal(Struct, frozen=True):
+    id: int | str | None
+    error: dict[str, str]
+
+
+_NO_PARAMS: Final = _Params()
+_NO_FRAME: Final = _Frame()
+_decode_frame: Final = msgspec.json.Decoder(_Frame).decode
+
+# Store handlers by their verbs.
+_STORE: Final[Mapping[str, str]] = {
+    "sessionCreate": "create",
+    "sessionRead": "read",
+    "sessionAppend": "append",
+    "sessionCheckpointRead": "readCheckpoint",
+    "sessionCheckpointWrite": "writeCheckpoint",
+    "sessionList": "list",
+    "sessionDelete": "delete",
+}
+
+# What a question yields, once, when it is about to wait: it needs a task from then on.
+_NEEDS_TASK: Final = object()
+
+
+@types.coroutine
+def _enter_task() -> Generator[object, None, None]:
+    yield _NEEDS_TASK
+
+
+class _Call:
+    """One question that is being answered; what its handler asks of heddle goes through it.
+
+    ``plain`` says that its handler was not written with ``async def``. ``cancels`` are the
+    ids of the ``cancel`` frames that named it: they are answered when it has ended.
+    """
+
+    __slots__ = (
+        "cancels",
+        "component_type",
+        "id",
+        "in_task",
+        "line",
+        "params",
+        "plain",
+        "server",
+        "task",
+        "verb",
+        "woken",
+    )
+
+    def __init__(self, server: "Server", frame: _Frame, line: bytes = b"{}") -> None:
+        self.server = server
+        self.id = frame.id
+        self.verb = frame.method
+        self.params = frame.params or _NO_PARAMS
+        self.line = line
+        self.component_type = ""
+        self.plain = True
+        self.in_task = False
+        self.task: asyncio.Task[None] | None = None
+        self.cancels: list[int | str | None] = []
+        self.woken: asyncio.Event | None = None
+
+    def said(self) -> dict[str, Any]:
+        """All that the question carries, for the verbs that are not asked often."""
+        params = _decode(self.line).get("params")
+        return params if isinstance(params, dict) else {}
+
+    def label(self) -> str:
+        """How errors call what is being answered."""
+        where = self.params.seam and f" {self.params.seam}.{self.params.half or self.verb}"
+        return f"{self.component_type or self.verb}{where}"
+
+    @property
+    def signal(self) -> "_Call":
+        """Its own cancellation."""
+        return self
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether heddle cancelled it; looks itself: a plain handler keeps the loop."""
+        if self.plain and not self.cancels:
+            self.server.look_for_cancels()
+        return bool(self.cancels)
+
+    async def wait(self) -> None:
+        """Return once it is cancelled."""
+        import asyncio
+
+        if self.woken is None:
+            self.woken = asyncio.Event()
+        if not self.cancels:
+            await self.woken.wait()
+
+    async def ask(self, verb: str, params: dict[str, Any]) -> Any:
+        """Make a reverse call and wait for its result."""
+        import asyncio
+
+        server = self.server
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        id = server.reverse(self, verb, params)  # noqa: A001  a frame's word
+        server.replies[id] = answer
+        try:
+            return await answer
+        finally:
+            server.replies.pop(id, None)
+
+    def tell(self, verb: str, params: dict[str, Any]) -> None:
+        """Make a reverse call and go on."""
+        self.server.reverse(self, verb, params)
+
+    def partial(self, chunk: Any) -> None:
+        """Report progress."""
+        self.server.send(_encode({"id": self.id, "partial": chunk}), now=self.plain)
+
+
+class Server:
+    """The questions, answers and reverse calls of one plugin process.
+
+    Args:
+        handlers: By component type, as `HandlerTable` reads them.
+        tools, list_tools, shutdown: The options of ``serve``.
+        source, target: File descriptors of the two pipes.
+    """
+
+    def __init__(
+        self,
+        handlers: Handlers,
+        *,
+        tools: Mapping[str, Callable[..., Any]],
+        list_tools: Callable[[], Any] | None,
+        shutdown: Callable[[], Any] | None,
+        source: int,
+        target: int,
+    ) -> None:
+        self._handlers = HandlerTable(handlers)
+        self._tools = HandlerTable({"tools": tools})
+        self._list_tools = list_tools
+        self._shutdown = shutdown
+        self._source = source
+        self._target = target
+        self._admits: dict[tuple[str, str], tuple[str, ...]] = {}
+        self._inbox: deque[tuple[_Frame, bytes]] = deque()
+        self._cut: list[bytes] = []
+        self._out: list[bytes] = []
+        self._ended = False
+        self._told_to_end = False
+        self._calls: dict[int | str | None, _Call] = {}
+        self._starting: list[tuple[_Call, Coroutine[Any, Any, None]]] = []
+        self._last_reverse = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._flushing = False
+        self._closed: asyncio.Event | None = None
+        self.replies: dict[int, asyncio.Future[Any]] = {}
+        self._verbs: Final[Mapping[str, Callable[[_Call], Awaitable[Any]]]] = {
+            "before": self._before,
+            "after": self._after,
+            "consult": self._consult,
+            "init": self._init,
+            "shutdown": self._end,
+            "listTools": self._list,
+            "callTool": self._call_tool,
+            "execute": self._execute,
+            "apply": self._apply,
+            "chat": self._chat,
+            "encode": self._render,
+            "finishEncode": self._finish,
+            **dict.fromkeys(_STORE, self._store),
+        }
+
+    # --- the loop ----------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Answer until heddle closes stdin."""
+        while not self._ended and not self._starting:
+            self._read()
+            self._serve_inbox()
+        if self._starting:
+            import asyncio
+
+            asyncio.run(self._run_in_asyncio())
+        elif self._shutdown is not None:
+            self._begin(_Call(self, _NO_FRAME), self._say_goodbye())
+            if self._starting:
+                import asyncio
+
+                asyncio.run(self._run_in_asyncio())
+
+    async def _run_in_asyncio(self) -> None:
+        import asyncio
+
+        self._loop = loop = asyncio.get_running_loop()
+        self._closed = asyncio.Event()
+        starting, self._starting = self._starting, []
+        for call, coroutine in starting:
+            self._start_task(call, coroutine)
+        try:
+            if not self._ended:
+                loop.add_reader(self._source, self._readable)
+                await self._closed.wait()
+        except PermissionError:
+            # A file cannot be waited for, and need not be: reading it never blocks.
+            while not self._ended:
+                self._read()
+                self._serve_inbox()
+                await asyncio.sleep(0)
+        await self._end_tasks()
+        if self._shutdown is not None:
+            await self._say_goodbye()
+        self._flush()
+
+    async def _end_tasks(self) -> None:
+        """Nobody asks any more: who is still at it may finish, unless told to end."""
+        import asyncio
+
+        for patience in (0.0 if self._told_to_end else _LAST_WORDS / 2, _LAST_WORDS / 2):
+            tasks = [call.task for call in self._calls.values() if call.task is not None]
+            if tasks:
+                await asyncio.wait(tasks, timeout=patience)
+            for task in tasks:
+                task.cancel()
+
+    def _readable(self) -> None:
+        self._read()
+        self._serve_inbox()
+        if self._ended and self._loop is not None and self._closed is not None:
+            self._loop.remove_reader(self._source)
+            self._closed.set()
+
+    def _read(self) -> None:
+        try:
+            chunk = os.read(self._source, _READ)
+        except InterruptedError:  # pragma: no cover  PEP 475 retries all but odd handlers
+            return
+        if not chunk:
+            self._ended = True
+            self._take((b"".join(self._cut),))
+            self._cut.clear()
+            return
+        head, newline, rest = chunk.partition(b"\n")
+        self._cut.append(head)
+        if not newline:
+            return
+        first = b"".join(self._cut)
+        *lines, tail = rest.split(b"\n")
+        self._cut = [tail]
+        self._take((first, *lines))
+
+    def _take(self, lines: Iterable[bytes]) -> None:
+        for line in lines:
+            try:
+                self._inbox.append((_decode_frame(line), line))
+            except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+                if line.strip():
+                    self._unreadable(line, error)
+
+    def _unreadable(self, line: bytes, error: Exception) -> None:
+        """heddle said something that this version cannot read: say so under its id."""
+        try:
+            frame = msgspec.json.decode(line, type=dict[str, Any])
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            complain(f"heddle sent a line that is no frame: {line[:200]!r}")
+            return
+        if "method" in frame:
+            message = f"this frame cannot be read: {error}"
+            refusal = _Refusal(
+                frame.get("id"), {"name": "ProtocolError", "message": message}
+            )
+            self.send(_encode(refusal))
+
+    def _serve_inbox(self) -> None:
+        inbox = self._inbox
+        while inbox:
+            frame, line = inbox.popleft()
+            if not frame.method:
+                self._settle(frame)
+            elif frame.method == "cancel":
+                self._cancel(frame)
+            else:
+                call = _Call(self, frame, line)
+                self._calls[frame.id] = call
+                self._begin(call, self._answer(call))
+        self._flush()
+
+    def _begin(self, call: _Call, coroutine: Coroutine[Any, Any, None]) -> None:
+        """Run a question to its end, or to where it has to wait."""
+        try:
+            coroutine.send(None)
+        except StopIteration:
+            return
+        if self._loop is None:
+            self._starting.append((call, coroutine))
+        else:
+            self._start_task(call, coroutine)
+
+    def _start_task(self, call: _Call, coroutine: Coroutine[Any, Any, None]) -> None:
+        assert self._loop is not None
+        call.task = self._loop.create_task(coroutine)
+        if call.cancels:
+            call.task.cancel()
+
+    # --- out ---------------------------------------------------------------------------
+
+    def send(self, frame: bytes, *, now: bool = False) -> None:
+        """Write a frame: ``now``, or with the others that this turn brings."""
+        self._out.append(frame)
+        if now:
+            self._flush()
+        elif self._loop is not None and not self._flushing:
+            self._flushing = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        if not self._out:
+            return
+        self._out.append(b"")
+        data = memoryview(b"\n".join(self._out))
+        self._out.clear()
+        try:
+            while data:
+                data = data[os.write(self._target, data) :]
+        except BrokenPipeError:
+            # heddle is gone, and with it whoever this was for.
+            self._ended = True
+            if self._closed is not None:
+                self._closed.set()
+
+    def reverse(self, call: _Call, verb: str, params: dict[str, Any]) -> int:
+        """Send a reverse call made inside ``call``; its id."""
+        self._last_reverse = id = self._last_reverse + 1  # noqa: A001  a frame's word
+        attributed = {"call": call.id, "componentType": call.component_type, **params}
+        frame = _encode({"id": id, "method": verb, "params": attributed})
+        self.send(frame, now=call.plain)
+        return id
+
+    # --- in ----------------------------------------------------------------------------
+
+    def _settle(self, frame: _Frame) -> None:
+        """heddle answered a reverse call."""
+        refused = frame.error is not UNSET
+        waiting = self.replies.get(frame.id) if isinstance(frame.id, int) else None
+        if waiting is None:
+            if refused:
+                complain(f"heddle refused a call: {_error_text(frame.error)}")
+        elif waiting.done():
+            return
+        elif refused:
+            error = frame.error if isinstance(frame.error, dict) else {}
+            name = str(error.get("name", "Error"))
+            waiting.set_exception(HostError(name, _error_text(frame.error)))
+        else:
+            waiting.set_result(None if frame.result is UNSET else frame.result)
+
+    def _cancel(self, frame: _Frame) -> None:
+        call = self._calls.get(frame.params.call) if frame.params is not None else None
+        if call is None:
+            self.send(_encode(_Answer(frame.id, {})))
+            return
+        call.cancels.append(frame.id)
+        if call.woken is not None:
+            call.woken.set()
+        if call.task is not None:
+            call.task.cancel()
+
+    def look_for_cancels(self) -> None:
+        """Read what has arrived and act on the ``cancel`` frames in it; the rest waits."""
+        while not self._ended and select.select([self._source], [], [], 0)[0]:
+            self._read()
+        waiting = [entry for entry in self._inbox if entry[0].method == "cancel"]
+        for entry in waiting:
+            params = entry[0].params
+            if params is not None and params.call in self._calls:
+                self._inbox.remove(entry)
+                self._cancel(entry[0])
+
+    async def _answer(self, call: _Call) -> None:
+        try:
+            verb = self._verbs.get(call.verb)
+            if verb is None:
+                raise HandlerMissing(f"there is no verb {call.verb!r}")
+            answer = _encode(_Answer(call.id, await verb(call)))
+        except GeneratorExit:
+            raise
+        except BaseException as error:  # noqa: BLE001  whatever a handler raises is its answer
+            label = call.label()
+            if not call.cancels:
+                report(error, label)
+            answer = _encode(_Refusal(call.id, _described(error, label)))
+        del self._calls[call.id]
+        if call.cancels:
+            stopped = {"at": call.component_type} if call.verb == "consult" else {}
+            for cancel in call.cancels:
+                self.send(_encode(_Answer(cancel, stopped)))
+        else:
+            self.send(answer)
+
+    async def _handle(self, call: _Call, found: Found, *args: Any) -> Any:
+        """What a handler returns, whichever way it was written."""
+        if found.is_async:
+            call.plain = False
+            if not call.in_task:
+                call.in_task = True
+                await _enter_task()
+            return await found.function(*args)
+        call.plain = True
+        if found.slow:
+            self._flush()
+        began = time.perf_counter()
+        try:
+            return found.function(*args)
+        finally:
+            found.slow = time.perf_counter() - began > _SLOW
+
+    # --- middleware --------------------------------------------------------------------
+
+    async def _before(self, call: _Call) -> Any:
+        event = Before(call.params.subject, call.params.input)
+        return await self._one(call, "before", event)
+
+    async def _after(self, call: _Call) -> Any:
+        event = After(
+            call.params.subject,
+            call.params.outcome or WireOutcome(ok=False),
+            call.params.input,
+        )
+        return await self._one(call, "after", event)
+
+    async def _one(self, call: _Call, half: str, event: Before) -> Any:
+        call.component_type = call.params.component_type
+        found = self._handlers.half(call.component_type, call.params.seam, half)
+        ctx = self._context(call, half, call.params.component)
+        answer = await self._handle(call, found, event, ctx)
+        return read_answer(answer, found.label, wanted=A_VERDICT)
+
+    def _context(self, call: _Call, half: str, component: Raw) -> Context:
+        params = call.params
+        ctx = Context(call, component)
+        ctx.seam = params.seam
+        ctx.half = half
+        ctx.attempt = params.attempt
+        ctx.max_attempts = params.max_attempts
+        ctx.admits = self._admits.get((params.seam, half), ())
+        return ctx
+
+    async def _consult(self, call: _Call) -> Any:
+        """Ask several in order, as heddle would one by one; the first that settles ends it.
+
+        A modified input is encoded before the next is asked, so that what one handler does
+        to its copy changes nobody else's.
+        """
+        half = call.params.half
+        given = call.params.input
+        verdicts: list[dict[str, Any]] = []
+        for asked in call.params.ask:
+            call.component_type = name = asked.component_type
+            event: Before
+            if half == "before":
+                event = Before(call.params.subject, given)
+            else:
+                outcome = call.params.outcome or WireOutcome(ok=False)
+                event = After(call.params.subject, outcome, given)
+            try:
+                found = self._handlers.half(name, call.params.seam, half)
+                ctx = self._context(call, half, asked.component)
+                answer = await self._handle(call, found, event, ctx)
+                verdict = read_answer(answer, found.label, wanted=A_VERDICT)
+                encoded = Raw(_encode(verdict))
+            except GeneratorExit:
+                raise
+            except BaseException as error:  # whatever a handler raises is its answer
+                if call.cancels:
+                    raise
+                report(error, call.label())
+                described = _described(error, call.label())
+                verdicts.append({"componentType": name, "error": described})
+                break
+            verdicts.append({"componentType": name, "verdict": encoded})
+            if call.cancels:
+                break
+            action = verdict.get("action")
+            if action == "modify" and isinstance(verdict.get("input"), Mapping):
+                given = _modified(
+                    given, verdict["input"], edit=call.params.seam == "modelCall"
+                )
+            elif action not in {"proceed", "pass"}:
+                break
+        return {"verdicts": verdicts}
+
+    # --- the other kinds ---------------------------------------------------------------
+
+    async def _init(self, call: _Call) -> Any:
+        said = call.said()
+        for seam, admitted in dict(said.get("seams") or {}).items():
+            for half in ("before", "after"):
+                self._admits[seam, half] = tuple(admitted)
+        for seam, halves in dict(said.get("halves") or {}).items():
+            for half in ("before", "after"):
+                self._admits[seam, half] = tuple(halves.get(half, ()))
+        return {"protocol": PROTOCOL, "features": FEATURES}
+
+    async def _end(self, call: _Call) -> Any:
+        self._told_to_end = True
+        await self._say_goodbye(call)
+        return {}
+
+    async def _say_goodbye(self, call: _Call | None = None) -> None:
+        shutdown, self._shutdown = self._shutdown, None
+        if shutdown is None:
+            return
+        found = Found(shutdown, "shutdown")
+        try:
+            await self._handle(call or _Call(self, _NO_FRAME), found)
+        except Exception as error:  # noqa: BLE001  it ends either way
+            report(error, "shutdown")
+
+    async def _list(self, call: _Call) -> Any:
+        if self._list_tools is None:
+            raise HandlerMissing(
+                "the manifest says discoverTools and nothing lists them. "
+                "Write serve(handlers, list_tools=function)."
+            )
+        found = Found(self._list_tools, "list_tools")
+        answer = await self._handle(call, found)
+        return read_answer(answer, found.label, wanted="{'tools': […]}")
+
+    async def _call_tool(self, call: _Call) -> Any:
+        said = call.said()
+        call.component_type = call.params.component_type
+        found = self._tools.function("tools", str(said.get("tool", "")))
+        ctx = Context(call, said.get("component") or {})
+        answer = await self._handle(call, found, said.get("input") or {}, ctx)
+        return _with_output(answer, found.label)
+
+    async def _execute(self, call: _Call) -> Any:
+        said = call.said()
+        call.component_type = call.params.component_type
+        found = self._handlers.function(call.params.component_type, "execute")
+        workspace: str | HostError | None = said.get("workspace")
+        if "workspaceUnavailable" in said:
+            why = f"there is no workspace here: {said['workspaceUnavailable']}"
+            workspace = HostError("WorkspaceUnavailable", why)
+        ctx = Context(call, said.get("node") or {}, workspace=workspace)
+        answer = await self._handle(call, found, said.get("input") or {}, ctx)
+        return _with_output(answer, found.label)
+
+    async def _apply(self, call: _Call) -> Any:
+        said = call.said()
+        call.component_type = call.params.component_type
+        found = self._handlers.function(call.params.component_type, "apply")
+        ctx = Context(call, call.params.component)
+        ctx.phase = str(said.get("phase", ""))
+        answer = await self._handle(call, found, said.get("messages") or [], ctx)
+        return read_answer(answer, found.label, wanted="pass, modify or reject as a dict")
+
+    async def _chat(self, call: _Call) -> Any:
+        said = call.said()
+        call.component_type = call.params.component_type
+        found = self._handlers.function(call.params.component_type, "chat")
+        ctx = Context(call, said.get("config") or {})
+        ctx.stream = said.get("stream") is True
+        answer = await self._handle(call, found, said.get("request") or {}, ctx)
+        return read_answer(answer, found.label, wanted="{'content': …, 'finish_reason': …}")
+
+    async def _render(self, call: _Call) -> Any:
+        said = call.said()
+        found = self._handlers.function(call.params.component_type, "encode")
+        return await self._frames(call, found, said, said.get("event"))
+
+    async def _finish(self, call: _Call) -> Any:
+        try:
+            found = self._handlers.function(call.params.component_type, "finish")
+        except HandlerMissing:
+            return []
+        return await self._frames(call, found, call.said())
+
+    async def _frames(
+        self, call: _Call, found: Found, said: dict[str, Any], *event: Any
+    ) -> Any:
+        call.component_type = call.params.component_type
+        ctx = Context(call, {})
+        ctx.run_id = str(said.get("runId", ""))
+        answer = await self._handle(call, found, *event, ctx)
+        if not isinstance(answer, list | tuple):
+            kind = type(answer).__name__
+            raise AnswerInvalid(f"{found.label} returned {kind}. Return a list of frames.")
+        return answer
+
+    async def _store(self, call: _Call) -> Any:
+        said = call.said()
+        verb = call.verb
+        call.component_type = said.pop("componentType", "")
+        found = self._handlers.function(call.component_type, _STORE[verb])
+        ctx = Context(call, said.pop("config", None) or {})
+        return await self._handle(call, found, said, ctx)
+
+
+def _with_output(answer: Any, label: str) -> dict[str, Any]:
+    wanted = "{'output': {…}}"
+    found = read_answer(answer, label, wanted=wanted)
+    if not isinstance(found.get("output"), Mapping):
+        raise AnswerInvalid(
+            f"{label} returned no 'output' that is a dict. Return {wanted}."
+        )
+    return found
+
+
+def _modified(given: Raw, change: Mapping[str, Any], *, edit: bool) -> Raw:
+    if edit:
+        kept = _decode(given) if len(given) else {}
+        change = {**kept, **change}
+    return Raw(_encode(change))
+
+
+def _described(error: BaseException, label: str) -> dict[str, str]:
+    name, message = describe_error(error, label)
+    # A message is anybody's text; half a surrogate pair in it must not lose the answer.
+    return {"name": name, "message": message.encode(errors="replace").decode()}
+
+
+def _error_text(error: Any) -> str:
+    if isinstance(error, dict):
+        return str(error.get("message", error))
+    return str(error)
+
+
+def complain(text: str) -> None:
+    """Say something to whoever reads this process's stderr."""
+    sys.stderr.write(f"heddle.plugin: {text}\n")
+    sys.stderr.flush()
+
+
+def report(error: BaseException, label: str) -> None:
+    """Write where a handler failed to stderr, for its author."""
+    if isinstance(error, HandlerMissing | AnswerInvalid):
+        complain(str(error))
+        return
+    import traceback
+
+    # What the author can do something about begins below this file.
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+        trace = trace.tb_next
+    lines = traceback.format_exception(type(error), error, trace)
+    complain(f"{label} failed\n{''.join(lines)}")
+
+
+def serve(
+    handlers: Handlers,
+    *,
+    tools: Mapping[str, Callable[..., Any]] | None = None,
+    list_tools: Callable[[], Any] | None = None,
+    shutdown: Callable[[], Any] | None = None,
+) -> None:
+    """Answer heddle's questions with ``handlers`` until heddle ends this process.
+
+    stdout belongs to the protocol, so what is printed goes to stderr from here on, in this
+    process and in those that it starts; stdin is empty for everybody else.
+
+    Args:
+        handlers: By component type, then by seam and half, or by name for other kinds:
+            ``{"RetryPolicy": {"nodeError": {"after": function}}}``. Functions are plain or
+            async and take ``(event, ctx)``. A class with methods ``after_node_error`` does
+            as well. Plain functions are called one after the other; while an async one
+            waits, the next question is answered.
+        tools: Functions ``(input, ctx) -> {"output": …}`` by the name of the tool.
+        list_tools: Returns ``{"tools": […]}``, for a manifest that says discoverTools.
+        shutdown: Called when heddle ends the plugin. It has a second.
+    """
+    if os.isatty(0):
+        complain(
+            "this is a heddle plugin, and waits for questions on stdin; run it with "
+            "heddle run --plugin, or try it with heddle plugin check"
+        )
+    source, target = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)
+    server = Server(
+        handlers,
+        tools=tools or {},
+        list_tools=list_tools,
+        shutdown=shutdown,
+        source=source,
+        target=target,
+    )
+    try:
+        server.run()
+    except KeyboardInterrupt:
+        # Ctrl-C on a terminal reaches the whole group; heddle is ending this process too.
+        sys.exit(130)
