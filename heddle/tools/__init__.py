@@ -1,0 +1,45 @@
+"""Tools: executables in a folder, run one execution at a time in a workspace.
+
+registry    a folder of files → names and programs
+workspace   the folder that a node's tools work in
+starting    why a program did not start
+process     one execution: pipes, time-out, the end of the process group
+answer      what was printed → a JSON object
+slots       how many at a time, and whose turn it is
+facade      `Tools`: all of it behind one object
+"""
+
+from heddle.tools.facade import Tools, default_limit
+from heddle.tools.faults import (
+    ToolAnswerInvalid,
+    ToolFailed,
+    ToolFault,
+    ToolFolderInvalid,
+    ToolTimedOut,
+    ToolUnusable,
+    UnknownTool,
+    WorkspaceFailed,
+)
+from heddle.tools.process import run_program
+from heddle.tools.registry import ToolProgram, find_tools
+from heddle.tools.slots import Slots
+from heddle.tools.workspace import Workspace, open_workspace
+
+__all__ = [
+    "Slots",
+    "ToolAnswerInvalid",
+    "ToolFailed",
+    "ToolFault",
+    "ToolFolderInvalid",
+    "ToolProgram",
+    "ToolTimedOut",
+    "ToolUnusable",
+    "Tools",
+    "UnknownTool",
+    "Workspace",
+    "WorkspaceFailed",
+    "default_limit",
+    "find_tools",
+    "open_workspace",
+    "run_program",
+]

@@ -1,0 +1,94 @@
+"""What a tool printed, read as its answer: a JSON object, or nothing for ``{}``.
+
+b'{"hits": 3}\\n'   → {"hits": 3}
+b""                 → {}
+anything else       → ToolAnswerInvalid that shows how it begins
+"""
+
+import re
+from typing import Any, Final
+
+import msgspec
+
+from heddle.tools.faults import ToolAnswerInvalid
+
+# A tool that answers with a document fits; one that dumps a database does not. Bounds
+# the memory that one misbehaving tool can cost.
+MAX_OUTPUT: Final = 16 * 1024 * 1024
+# The state that holds an answer is encoded again by events and plugins, from deeper in
+# the stack than it was decoded: far below the interpreter's limit, far above real data.
+MAX_DEPTH: Final = 200
+SHOWN: Final = 80
+
+OBJECT_PLEASE: Final = "Print one JSON object on stdout, and messages on stderr."
+HALF_PAIR: Final = re.compile(rb"\\u[dD][89a-fA-F]")
+BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+WORDS: Final = {list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
+
+
+def read_answer(tool: str, printed: bytes) -> dict[str, Any]:
+    """Decode what ``tool`` printed.
+
+    Raises:
+        ToolAnswerInvalid: It is no JSON object.
+    """
+    if not printed or printed.isspace():
+        return {}
+    try:
+        answer = msgspec.json.decode(printed)
+    except msgspec.DecodeError as error:
+        raise ToolAnswerInvalid(
+            tool,
+            f"stdout is not JSON ({_reason(printed, error)}): {beginning(printed)}",
+            fix=OBJECT_PLEASE,
+        ) from error
+    except RecursionError as error:
+        raise _too_deep(tool) from error
+    if not isinstance(answer, dict):
+        kind = WORDS.get(type(answer), "a number")
+        raise ToolAnswerInvalid(
+            tool,
+            f"stdout is {kind}, not a JSON object: {beginning(printed)}",
+            fix=OBJECT_PLEASE,
+        )
+    # Counting is cheap, and only what has many brackets can be deep.
+    if printed.count(b"[") + printed.count(b"{") > MAX_DEPTH and depth(answer) > MAX_DEPTH:
+        raise _too_deep(tool)
+    return answer
+
+
+def depth(value: object) -> int:
+    """How many containers are inside one another, 1 for a flat one; without recursion."""
+    deepest = 0
+    level = [value]
+    while level:
+        containers = [each for each in level if isinstance(each, (dict, list))]
+        deepest += bool(containers)
+        level = [
+            inner
+            for each in containers
+            for inner in (each.values() if isinstance(each, dict) else each)
+        ]
+    return deepest
+
+
+def beginning(printed: bytes) -> str:
+    """The first characters, quoted and escaped: nothing in it moves a terminal."""
+    text = printed[: SHOWN * 4].decode(errors="replace").strip()
+    return repr(text if len(text) <= SHOWN else text[:SHOWN] + "…")
+
+
+def _reason(printed: bytes, error: msgspec.DecodeError) -> str:
+    if printed.startswith(BYTE_ORDER_MARK):
+        return "it begins with a byte order mark"
+    if HALF_PAIR.search(printed) and "truncated" in str(error):
+        return "half of a surrogate pair, such as \\ud800, stands alone"
+    return str(error).removeprefix("JSON is malformed: ")
+
+
+def _too_deep(tool: str) -> ToolAnswerInvalid:
+    return ToolAnswerInvalid(
+        tool,
+        f"the JSON on stdout is nested deeper than {MAX_DEPTH} levels",
+        fix="Answer with less.",
+    )

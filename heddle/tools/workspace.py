@@ -1,0 +1,106 @@
+"""A fresh folder for a tool to work in, gone when its node is done.
+
+The calls of one node share it: it is their working directory and ``$HEDDLE_WORKSPACE``.
+It is made when the first tool asks for it, so a node whose tools never run costs no
+disk, and removed with everything in it, on cancellation too.
+"""
+
+import contextlib
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import trio
+
+from heddle.tools.faults import WorkspaceFailed
+
+PREFIX = "heddle-"
+
+
+class Workspace:
+    """The folder of one node. Made by `open_workspace`, which removes it."""
+
+    def __init__(self) -> None:
+        self._path: str | None = None
+
+    def folder(self) -> str:
+        """The absolute path of the folder, which exists.
+
+        A call that removed the folder does not spoil it for the next: it is made anew.
+
+        Raises:
+            WorkspaceFailed: No folder can be made.
+        """
+        try:
+            if self._path is None:
+                # resolved: a tool that compares its cwd with the variable finds them equal
+                self._path = os.path.realpath(tempfile.mkdtemp(prefix=PREFIX))
+            else:
+                os.makedirs(self._path, mode=0o700, exist_ok=True)  # noqa: PTH103
+        except OSError as error:
+            raise _no_folder(error) from error
+        return self._path
+
+    async def remove(self) -> None:
+        """Remove the folder and all that is in it. Never cancelled half-way.
+
+        What cannot be removed (another user's files, a mount) stays; nothing is raised,
+        because the node's result does not depend on it.
+        """
+        if self._path is None:
+            return
+        path, self._path = self._path, None
+        # Most tools leave their folder empty: that takes one call and no thread.
+        with contextlib.suppress(OSError):
+            os.rmdir(path)  # noqa: PTH106
+            return
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(remove_tree, path)
+
+
+@asynccontextmanager
+async def open_workspace() -> AsyncIterator[Workspace]:
+    """A workspace for the time of a node's execution."""
+    workspace = Workspace()
+    try:
+        yield workspace
+    finally:
+        await workspace.remove()
+
+
+def remove_tree(path: str) -> None:
+    """Remove a folder, read-only folders in it included. Does not follow links."""
+    if os.path.islink(path) or not os.path.isdir(path):  # noqa: PTH112, PTH114
+        # The tool put something else in its folder's place.
+        with contextlib.suppress(OSError):
+            os.unlink(path)  # noqa: PTH108
+        return
+    shutil.rmtree(path, ignore_errors=True)
+    if os.path.lexists(path):
+        _make_writable(path)
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _make_writable(path: str) -> None:
+    """Give the owner every right on a folder and on the folders in it."""
+    waiting = [path]
+    while waiting:
+        folder = waiting.pop()
+        with contextlib.suppress(OSError):
+            os.chmod(folder, stat.S_IRWXU)  # noqa: PTH101
+            with os.scandir(folder) as entries:
+                waiting += [
+                    entry.path for entry in entries if entry.is_dir(follow_symlinks=False)
+                ]
+
+
+def _no_folder(error: OSError) -> WorkspaceFailed:
+    where = error.filename if isinstance(error.filename, str) else ""
+    return WorkspaceFailed(
+        f"no workspace can be made for a tool: {error.strerror or error}",
+        where=where,
+        fix="Free some space there, or point $TMPDIR at another folder.",
+    )
