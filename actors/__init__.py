@@ -13,7 +13,7 @@ Sending: `Ref`, `Call`, `Mailbox`; one answer: `ReplySlot`, `LateReply`; ending:
 """
 
 from actors.actor import Actor
-from actors.address import Ended, LateReply
+from actors.address import Ended
 from actors.endings import ENDINGS, Ending, Finishes, Patience
 from actors.faults import (
     ActorCalledItself,
@@ -23,6 +23,7 @@ from actors.faults import (
     MailboxFull,
     SupervisorClosed,
 )
+from actors.late import LateReply
 from actors.mailbox import MAILBOX_SIZE, Mailbox, MailboxClosed
 from actors.messages import Call
 from actors.ref import Ref

@@ -19,10 +19,10 @@ from abc import ABC, abstractmethod
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, Final, Generic, TypeVar
 
-from actors.address import Address, LateReply
+from actors.address import Address
 from actors.endings import Ending
+from actors.late import LateReply
 from actors.ref import Ref
-from actors.slots import ReplySlot
 
 M = TypeVar("M")
 
@@ -57,7 +57,7 @@ class Actor(ABC, Generic[M]):
 
         A stop cancels the wait. By itself it waits for the answers promised for later.
         """
-        await self._address.wait_settled()
+        await self._address.wait_promises_kept()
 
     @property
     def ref(self) -> Ref[M]:
@@ -69,14 +69,11 @@ class Actor(ABC, Generic[M]):
         self._address.leave(Ending.STOP)
 
     def answer_later(self) -> LateReply[Any]:
-        """Take over the answer to the call in hand; what `receive` returns is dropped."""
-        address = self._address
-        slot = address.in_hand
-        if slot is None:
-            slot = ReplySlot()
-            slot.withdraw()
-        address.in_hand = None
-        return LateReply(address, slot)
+        """Promise the answer to the call in hand; what `receive` returns is dropped.
+
+        For a message that was cast nobody waits: the promise is not ``open``.
+        """
+        return self._address.answer_later()
 
     def attach(self, address: Address) -> None:
         """For who runs the actor: say where it is reached."""

@@ -5,18 +5,17 @@ to ask for an end and to wait for it; the runner to receive and to tell the end.
 outlives the actor, and stays the same when a supervisor starts the actor again.
 """
 
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import trio
 from msgspec import Struct
 
 from actors.endings import ENDINGS, Ending
-from actors.faults import ActorCrashed, ActorGone
+from actors.faults import ActorCrashed, ActorGone, sole_cause
+from actors.late import LateReply, Promises
 from actors.mailbox import Mailbox
 from actors.restarts import Exit
 from actors.slots import ReplySlot
-
-R = TypeVar("R")
 
 Envelope = tuple[Any, "ReplySlot[Any] | None"]
 """A message, and the slot of who waits for its answer."""
@@ -26,7 +25,7 @@ class Ended(Struct, frozen=True):
     """How an actor ended for good; ``error`` is what it last crashed with."""
 
     exit: Exit
-    error: BaseException | None = None
+    error: Exception | None = None
 
 
 class Address:
@@ -37,12 +36,11 @@ class Address:
         ended: How it ended; None while it lives or is about to be started again.
         error: What it crashed with, from the crash until it is started again.
         in_hand: The slot of the call that is being handled.
-        owed: Answers that the actor promised for later; None until it does.
+        promises: Answers that it owes for later; None until it first promised one.
         task: The task it runs in, while it runs.
     """
 
     __slots__ = (
-        "_all_settled",
         "_gone",
         "_patient",
         "_resting",
@@ -53,7 +51,7 @@ class Address:
         "in_hand",
         "mailbox",
         "name",
-        "owed",
+        "promises",
         "task",
     )
 
@@ -62,14 +60,13 @@ class Address:
         self.mailbox: Mailbox[Envelope] = Mailbox(name, capacity)
         self.asked: Ending | None = None
         self.ended: Ended | None = None
-        self.error: BaseException | None = None
+        self.error: Exception | None = None
         self.in_hand: ReplySlot[Any] | None = None
-        self.owed: set[LateReply[Any]] | None = None
+        self.promises: Promises | None = None
         self.task: trio.lowlevel.Task | None = None
         self._scope: trio.CancelScope | None = None
         self._patient: trio.CancelScope | None = None
         self._resting = False
-        self._all_settled: trio.Event | None = None
         self._gone: trio.Event | None = None
 
     # For refs
@@ -91,20 +88,13 @@ class Address:
             await trio.lowlevel.checkpoint()
         return self.ended
 
-    async def wait_settled(self) -> None:
-        """Wait until no answer is owed any more."""
-        while self.owed:
-            if self._all_settled is None or self._all_settled.is_set():
-                self._all_settled = trio.Event()
-            await self._all_settled.wait()
-
     def refusal(self) -> Exception:
         """A new error for one sender or caller that gets nothing from this actor."""
         if self.error is not None:
             return ActorCrashed(self.name, self.error)
         return ActorGone(self.name, "has ended" if self.ended else "is ending")
 
-    # For the runner
+    # For the actor and for who runs it
 
     def leave(self, ending: Ending) -> None:
         """Turn away what an actor that ends this way does not finish."""
@@ -117,6 +107,24 @@ class Address:
         if self._scope is not None and (self._resting or not finishes.in_hand):
             self._scope.cancel()
 
+    def answer_later(self) -> LateReply[Any]:
+        """Take the answer to the call in hand out of the hands of the message loop."""
+        if self.promises is None:
+            self.promises = Promises()
+        slot = self.in_hand
+        if slot is None:  # A cast: nobody waits.
+            slot = ReplySlot()
+            slot.withdraw()
+        self.in_hand = None
+        return LateReply(self.promises, slot)
+
+    async def wait_promises_kept(self) -> None:
+        """Wait until no late answer is owed."""
+        if self.promises is None:
+            await trio.lowlevel.checkpoint()
+        else:
+            await self.promises.wait_kept()
+
     def interruptible(self) -> trio.CancelScope:
         """The scope that the actor runs in: left at once when it is killed."""
         self._scope = trio.CancelScope()
@@ -127,8 +135,6 @@ class Address:
     def until_stopped(self) -> trio.CancelScope:
         """A scope for finishing patiently: left when it is asked for more than that."""
         self._patient = trio.CancelScope()
-        if self.asked is not Ending.DRAIN:
-            self._patient.cancel()
         return self._patient
 
     async def rest(self, seconds: float) -> bool:
@@ -146,13 +152,13 @@ class Address:
         if self.asked is None:
             self.mailbox.reopen()
 
-    def crash(self, error: BaseException) -> None:
-        """Tell everybody who waits for an answer that it failed."""
-        self.error = error
+    def crash(self, error: Exception) -> None:
+        """It failed: tell everybody who waits for an answer."""
+        self.error = sole_cause(error)
         self.refuse_open()
 
-    def close_calls(self) -> None:
-        """A life ended without a crash: fail what it leaves unanswered."""
+    def leave_calls(self) -> None:
+        """It ended without a crash: tell everybody who waits for an answer."""
         self.error = None
         self.refuse_open()
 
@@ -171,52 +177,11 @@ class Address:
         if self.in_hand is not None:
             self.in_hand.fail(self.refusal())
             self.in_hand = None
-        for late in tuple(self.owed or ()):
-            late.fail(self.refusal())
+        if self.promises is not None:
+            self.promises.fail(self.refusal)
         self._refuse_waiting()
-
-    def settled(self, late: "LateReply[Any]") -> None:
-        """A promised answer was given."""
-        if self.owed is not None:
-            self.owed.discard(late)
-            if not self.owed and self._all_settled is not None:
-                self._all_settled.set()
 
     def _refuse_waiting(self) -> None:
         for _, slot in self.mailbox.clear(self.refusal):
             if slot is not None:
                 slot.fail(self.refusal())
-
-
-class LateReply(Generic[R]):
-    """The answer to a call, given after `Actor.receive` has returned.
-
-    Should the actor end first, the caller is told that it is gone.
-    """
-
-    __slots__ = ("_address", "_slot")
-
-    def __init__(self, address: Address, slot: ReplySlot[R]) -> None:
-        self._address = address
-        self._slot = slot
-        if address.owed is None:
-            address.owed = set()
-        address.owed.add(self)
-
-    @property
-    def open(self) -> bool:
-        """Whether somebody still waits for it."""
-        return self._slot.open
-
-    def set(self, value: R) -> bool:
-        """Answer. False when nobody waits any more."""
-        self._settled()
-        return self._slot.set(value)
-
-    def fail(self, error: BaseException) -> bool:
-        """Answer with an error, raised where the call was made; else like `set`."""
-        self._settled()
-        return self._slot.fail(error)
-
-    def _settled(self) -> None:
-        self._address.settled(self)

@@ -26,7 +26,7 @@ class ActorCrashed(ActorGone):
     A supervisor may have started it again: then what is sent next is answered.
     """
 
-    def __init__(self, actor: str, cause: BaseException) -> None:
+    def __init__(self, actor: str, cause: Exception) -> None:
         super().__init__(actor, f"crashed: {type(cause).__name__}")
         self.__cause__ = cause
 
@@ -55,3 +55,10 @@ class SupervisorClosed(ActorFault):
 
     def __init__(self, supervisor: str) -> None:
         super().__init__(supervisor, "is a supervisor that is not open: it starts nobody")
+
+
+def sole_cause(error: Exception) -> Exception:
+    """What an exception group of one is about: nurseries wrap all that leaves them."""
+    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error

@@ -32,30 +32,23 @@ async def live(actor: Actor[Any], address: Address) -> Exit:
                     await _receive_all(actor, address)
             except Exception as error:  # noqa: BLE001  containing crashes is what it is for
                 crashed = True
-                address.crash(sole_cause(error))
+                address.crash(error)
             except BaseExceptionGroup as group:
                 # An actor's own nursery failed while it was being cancelled. The failure
                 # is the actor's, the cancellation belongs to whoever cancelled.
                 failure, rest = group.split(Exception)
                 if failure is not None:
                     crashed = True
-                    address.crash(sole_cause(failure))
+                    address.crash(failure)
                 if rest is not None:
                     raise rest from None
     finally:
         address.task = None
         if not crashed:
-            address.close_calls()
+            address.leave_calls()
     if crashed:
         return Exit.CRASHED
     return Exit.CANCELLED if scope.cancelled_caught else Exit.NORMAL
-
-
-def sole_cause(error: Exception) -> Exception:
-    """What an exception group of one is about: nurseries wrap all that leaves them."""
-    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error
 
 
 async def _receive_all(actor: Actor[Any], address: Address) -> None:

@@ -17,8 +17,9 @@ R = TypeVar("R")
 class Ref(Generic[M_contra]):
     """The address of an actor that understands messages of type ``M``.
 
-    It stays valid when the actor is started again, and may be kept after the end: then
-    everything raises `ActorGone`. Refs to one actor are equal.
+    It stays valid when the actor is started again; what is sent while that is awaited is
+    kept for the new one. It may be held after the end: then all sending raises
+    `ActorGone`. Refs to one actor are equal.
     """
 
     __slots__ = ("_address", "_mailbox")

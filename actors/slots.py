@@ -8,6 +8,7 @@ Settling never fails and never waits: whoever answers need not know whether the 
 still there, only `open` and the return value of `ReplySlot.set` tell.
 """
 
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from outcome import Error, Value
@@ -30,12 +31,15 @@ class ReplySlot(Generic[R]):
 
     Attributes:
         open: Whether an answer would still reach somebody: neither settled nor withdrawn.
+        on_withdrawn: Called when the slot is withdrawn, before the waiting task goes on.
+            It must neither raise nor wait.
     """
 
-    __slots__ = ("_answer", "_waiter", "open")
+    __slots__ = ("_answer", "_waiter", "on_withdrawn", "open")
 
     def __init__(self) -> None:
         self.open = True
+        self.on_withdrawn: Callable[[], object] | None = None
         self._waiter: Task | None = None
         self._answer: Value[R] | Error | None = None
 
@@ -43,7 +47,7 @@ class ReplySlot(Generic[R]):
         """Answer. False when the slot was not open: the answer is dropped."""
         return self._settle(Value(value)) if self.open else False
 
-    def fail(self, error: BaseException) -> bool:
+    def fail(self, error: Exception) -> bool:
         """Answer with an error, raised where the slot is waited for; else like `set`.
 
         Raising changes an exception's traceback, so each slot is given one of its own.
@@ -59,8 +63,8 @@ class ReplySlot(Generic[R]):
         if self._waiter is not None:
             msg = "a reply slot that is waited for is withdrawn by cancelling the wait"
             raise RuntimeError(msg)
-        self.open = False
         self._answer = None
+        self._withdraw()
 
     @enable_ki_protection
     async def wait(self) -> R:
@@ -96,5 +100,11 @@ class ReplySlot(Generic[R]):
         # Trio wakes the cancelled task itself. Waking it again when an answer comes
         # would corrupt the scheduler, so the task must not be found here any more.
         self._waiter = None
-        self.open = False
+        self._withdraw()
         return Abort.SUCCEEDED
+
+    def _withdraw(self) -> None:
+        if self.open:
+            self.open = False
+            if self.on_withdrawn is not None:
+                self.on_withdrawn()

@@ -10,7 +10,7 @@ that child alone. Leaving the block brings all to an orderly end.
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 from random import Random
 from types import TracebackType
@@ -44,7 +44,7 @@ class ChildExited(Struct, frozen=True):
     actor: str
     exit: Exit
     next: Next
-    error: BaseException | None = None
+    error: Exception | None = None
 
 
 def log_crash(event: ChildExited) -> None:
@@ -105,9 +105,9 @@ class Supervisor:
         self._stack = AsyncExitStack()
 
     @property
-    def children(self) -> Collection[Ref[Any]]:
-        """Who lives, or rests before another start."""
-        return self._children.values()
+    def children(self) -> tuple[Ref[Any], ...]:
+        """Who lives, or rests before another start, oldest first."""
+        return tuple(self._children.values())
 
     def start(
         self,
