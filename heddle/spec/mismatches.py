@@ -1,0 +1,193 @@
+"""Why a value doesn't fit a struct, in words, read off the struct's annotations.
+
+msgspec decides whether a value fits, and stops at the first thing that doesn't. These
+functions look at what it refused again, field by field and item by item, and name
+everything that is wrong.
+"""
+
+from typing import Annotated, Any, Final, Literal, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import NODEFAULT, Meta, Struct
+from msgspec.structs import fields
+
+from heddle.spec.catalogue import component_names, members
+from heddle.spec.component import Component
+from heddle.spec.problems import Path, Problem, shown, write_path
+from plugins_host import nearest
+
+
+class Broken:
+    """Stands where a component would, had it no problems; ``values`` are its fields."""
+
+    __slots__ = ("values",)
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        self.values = values
+
+
+def explain_fields(
+    struct: type[Struct], values: dict[str, Any], path: Path, problems: list[Problem]
+) -> bool:
+    """Add a problem for each field that is missing or doesn't fit; False if all do."""
+    before = len(problems)
+    annotations = get_type_hints(struct, include_extras=True)
+    for field in fields(struct):
+        annotation = annotations[field.name]
+        if field.name in values:
+            explain(annotation, values[field.name], (path, field.name), problems)
+        elif field.default is NODEFAULT and field.default_factory is NODEFAULT:
+            problems.append(
+                Problem(
+                    write_path(path),
+                    f"'{field.name}' is missing",
+                    f"Add it: {_wanted(annotation)}.",
+                )
+            )
+    return len(problems) != before
+
+
+def explain(annotation: Any, value: Any, path: Path, problems: list[Problem]) -> None:
+    """Add a problem for each part of a value that doesn't fit an annotation."""
+    if isinstance(value, Broken) or _fits(annotation, value):
+        return
+    if type(value) is list and _explain_items(annotation, value, path, problems):
+        return
+    if type(value) is dict and _explain_values(annotation, value, path, problems):
+        return
+    problems.append(_mismatch(annotation, value, path))
+
+
+def _fits(annotation: Any, value: Any) -> bool:
+    try:
+        msgspec.convert(value, annotation)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def _explain_items(
+    annotation: Any, value: list[Any], path: Path, problems: list[Problem]
+) -> bool:
+    for one in members(annotation):
+        if get_origin(one) is not tuple:
+            continue
+        inner = get_args(one)
+        if len(inner) == 2 and inner[1] is Ellipsis:
+            for index, item in enumerate(value):
+                explain(inner[0], item, (path, index), problems)
+            return True
+        if len(inner) == len(value):
+            for index, (kind, item) in enumerate(zip(inner, value, strict=True)):
+                explain(kind, item, (path, index), problems)
+            return True
+    return False
+
+
+def _explain_values(
+    annotation: Any, value: dict[str, Any], path: Path, problems: list[Problem]
+) -> bool:
+    for one in members(annotation):
+        if get_origin(one) is dict:
+            for key, item in value.items():
+                explain(get_args(one)[1], item, (path, key), problems)
+            return True
+        if (
+            isinstance(one, type)
+            and issubclass(one, Struct)
+            and not issubclass(one, Component)
+        ):
+            return explain_fields(one, value, path, problems)
+    return False
+
+
+_KINDS: Final[dict[Any, str]] = {
+    str: "text",
+    int: "an integer",
+    float: "a number",
+    bool: "true or false",
+    type(None): "null",
+    dict: "an object",
+    tuple: "a list",
+    Any: "anything",
+}
+
+
+def _mismatch(annotation: Any, value: Any, path: Path) -> Problem:
+    fix = ""
+    literals = [
+        word
+        for one in members(annotation)
+        if get_origin(one) is Literal
+        for word in get_args(one)
+    ]
+    if literals and type(value) is str:
+        guess = nearest(value, literals)
+        fix = f"Did you mean {guess!r}?" if guess else ""
+    components = component_names(annotation)
+    if components and type(value) is dict:
+        return Problem(
+            write_path(path),
+            "this has no 'component_type'",
+            f"Add it: {_either(components)}.",
+        )
+    return Problem(
+        write_path(path), f"this is {_found(value)}, not {_wanted(annotation)}", fix
+    )
+
+
+def _found(value: Any) -> str:
+    if isinstance(value, Component):
+        return f"the {value.component_type} {shown(value.name)}"
+    return shown(value)
+
+
+def _wanted(annotation: Any) -> str:
+    """What an annotation asks for, as a noun."""
+    words: list[str] = []
+    components = component_names(annotation)
+    if components:
+        article = "an" if components[0][0] in "AEIOU" else "a"
+        words.append(f"{article} {_either(components)}")
+    for one in members(annotation):
+        if isinstance(one, type) and issubclass(one, Component):
+            continue
+        if get_origin(one) is Literal:
+            words += [shown(word) for word in get_args(one)]
+        elif get_origin(one) is tuple:
+            inner = get_args(one)
+            if inner[-1] is Ellipsis:
+                words.append(f"a list of {_wanted(inner[0])} each")
+            else:
+                words.append(f"a list of {len(inner)}, each {_wanted(inner[0])}")
+        elif get_origin(one) is dict:
+            words.append(f"an object whose values are {_wanted(get_args(one)[1])}")
+        elif one is not type(None):
+            words.append(_KINDS.get(one, "an object"))
+    if type(None) in members(annotation):
+        words.append("null")
+    return _either(words) + _limits(annotation)
+
+
+def _limits(annotation: Any) -> str:
+    """What is asked of a number or text beyond its type."""
+    limits: list[str] = []
+    for one in (annotation, *get_args(annotation)):
+        if get_origin(one) is not Annotated:
+            continue
+        for mark in get_args(one)[1:]:
+            if isinstance(mark, Meta):
+                if mark.gt is not None:
+                    limits.append(f"above {mark.gt:g}")
+                if mark.ge is not None:
+                    limits.append(f"of at least {mark.ge:g}")
+                if mark.min_length:
+                    limits.append("that isn't empty")
+    return "".join(f" {limit}" for limit in limits)
+
+
+def _either(words: Any) -> str:
+    words = list(words)
+    if len(words) == 1:
+        return str(words[0])
+    return f"{', '.join(words[:-1])} or {words[-1]}"

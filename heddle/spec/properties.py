@@ -1,0 +1,102 @@
+"""Inputs and outputs as documents declare them: JSON Schemas with a title.
+
+    {"title": "city", "type": "string", "description": "…", "default": "Zürich"}
+
+The title is the name that placeholders and edges use, so it can't hold blanks, quotes,
+braces, commas or periods. The schema itself is looked at as far as its shape goes:
+types by their names, and sub-schemas where a schema belongs.
+"""
+
+import re
+from typing import Any, Final
+
+from msgspec import UNSET
+
+from heddle.spec.component import Property
+from heddle.spec.problems import Path, Problem, shown, write_path
+from plugins_host import one_of
+
+_TITLE: Final = re.compile(r"[^\s\"'{},.]+")
+
+JSON_TYPES: Final = frozenset(
+    ("string", "integer", "number", "boolean", "null", "array", "object")
+)
+_SCHEMAS: Final = frozenset(("items", "additionalProperties", "not", "contains"))
+_SCHEMA_LISTS: Final = frozenset(("anyOf", "oneOf", "allOf", "prefixItems"))
+_SCHEMA_MAPS: Final = frozenset(("properties", "$defs", "definitions", "patternProperties"))
+
+
+def read_property(raw: Any, path: Path, problems: list[Problem]) -> Property | None:
+    """One input or output; None when its problems were added."""
+    before = len(problems)
+    if type(raw) is not dict:
+        problems.append(
+            Problem(
+                write_path(path),
+                f"an input or output is a JSON Schema, this is {shown(raw)}",
+                "Write an object with 'title' and 'type'.",
+            )
+        )
+        return None
+    title: Any = raw.get("title")
+    if type(title) is not str or not _TITLE.fullmatch(title):
+        problems.append(_bad_title(raw, path))
+    check_schema(raw, path, problems)
+    if len(problems) != before:
+        return None
+    return Property(title, raw, raw.get("default", UNSET))
+
+
+def _bad_title(raw: dict[str, Any], path: Path) -> Problem:
+    if "title" not in raw:
+        return Problem(
+            write_path(path), "'title' is missing", "Add a title: it is the name."
+        )
+    title = raw["title"]
+    return Problem(
+        write_path((path, "title")),
+        f"{shown(title)} can't be the name of an input or output",
+        "Use text without blanks, quotes, braces, commas and periods.",
+    )
+
+
+def check_schema(schema: Any, path: Path, problems: list[Problem]) -> None:
+    """Add what is wrong with the shape of a JSON Schema."""
+    if type(schema) is not dict:
+        if type(schema) is not bool:
+            problems.append(
+                Problem(write_path(path), f"{shown(schema)} is not a JSON Schema")
+            )
+        return
+    kind = schema.get("type")
+    if (type(kind) is not str or kind not in JSON_TYPES) and "type" in schema:
+        _check_types(kind, (path, "type"), problems)
+    for key, value in schema.items():
+        of = type(value)
+        if of is dict or of is list:
+            _check_keyword(key, value, (path, key), problems)
+
+
+def _check_keyword(key: str, value: Any, path: Path, problems: list[Problem]) -> None:
+    """Look at sub-schemas; the values of other keywords are their own affair."""
+    if key in _SCHEMAS:
+        check_schema(value, path, problems)
+    elif key in _SCHEMA_LISTS and type(value) is list:
+        for index, schema in enumerate(value):
+            check_schema(schema, (path, index), problems)
+    elif key in _SCHEMA_MAPS and type(value) is dict:
+        for name, schema in value.items():
+            check_schema(schema, (path, name), problems)
+
+
+def _check_types(kind: Any, path: Path, problems: list[Problem]) -> None:
+    names = kind if type(kind) is list and kind else [kind]
+    problems.extend(
+        Problem(
+            write_path(path),
+            f"{shown(name)} is not a JSON type",
+            one_of(str(name), sorted(JSON_TYPES)),
+        )
+        for name in names
+        if type(name) is not str or name not in JSON_TYPES
+    )

@@ -1,0 +1,615 @@
+"""Bytes of an Agent Spec document in, a typed and linked component out.
+
+References are followed while reading: components are converted from the inside out,
+each exactly once, so that one that is referred to twice is one object. A component that
+has problems is looked at field by field, and stands in its container's way no further
+than that: one reading finds everything that is wrong.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from heddle.spec.catalogue import (
+    COMPONENTS,
+    NEWEST_VERSION,
+    VERSIONS,
+    Content,
+    Field,
+    Plan,
+    Version,
+    parse_version,
+    plan_of,
+)
+from heddle.spec.checks import check_flow
+from heddle.spec.component import Component, PluginComponent, Property
+from heddle.spec.flows import Flow
+from heddle.spec.llms import LlmGenerationConfig
+from heddle.spec.mismatches import Broken, explain_fields
+from heddle.spec.problems import DocumentError, Path, Problem, shown, write_path
+from heddle.spec.properties import read_property
+from heddle.spec.syntax import MAX_NESTING, Format, parse
+from plugins_host import nearest, one_of
+
+_REF: Final = "$component_ref"
+_DEFINITIONS: Final = "$referenced_components"
+_TYPE: Final = "component_type"
+_VERSION: Final = "agentspec_version"
+
+# Keys that any component may carry beside its fields.
+_COMMON_KEYS: Final = frozenset(
+    (_TYPE, _DEFINITIONS, "component_plugin_name", "component_plugin_version")
+)
+_REFERENCE_KEYS: Final = frozenset((_REF, _DEFINITIONS))
+
+
+class Document(Struct, frozen=True):
+    """A document that was read: its outermost component, and where everything stood."""
+
+    root: Component
+    version: str
+    warnings: tuple[Problem, ...]
+    paths: dict[Component, Path]
+
+    def path_of(self, component: Component) -> str:
+        """The JSON path of a component of this document, where it was written."""
+        return write_path(self.paths[component])
+
+    def components(self) -> Iterator[Component]:
+        """All components, each before the ones that contain it."""
+        return iter(self.paths)
+
+
+def read_document(
+    data: bytes,
+    *,
+    name: str = "document",
+    format: Format | None = None,  # noqa: A002  the word users know
+    component_types: Mapping[str, type[PluginComponent]] | Collection[str] = (),
+    refused: Mapping[str, str] | None = None,
+    supplied: Mapping[str, Any] | None = None,
+) -> Document:
+    """Read a document.
+
+    Args:
+        data: The bytes, JSON or YAML.
+        name: What errors call the document; its extension tells the format.
+        format: The format, whatever the name says.
+        component_types: Types that plugins provide, beside Agent Spec's own; with the
+            struct each is read into, or `PluginComponent`.
+        refused: Types that exist and that no document may name, with the reason.
+        supplied: Values for references that the document itself doesn't define.
+
+    Raises:
+        DocumentError: It can't be used; ``problems`` holds everything that is wrong.
+    """
+    raw = parse(data, name=name, format=format)
+    reader = _Reader(component_types, refused or {}, supplied or {})
+    document = reader.document(raw)
+    if document is None:
+        raise DocumentError(reader.problems, name=name)
+    return document
+
+
+class _Definition:
+    """An entry of ``$referenced_components``: read when first referred to."""
+
+    __slots__ = ("open", "path", "raw", "read", "value")
+
+    def __init__(self, raw: Any, path: Path) -> None:
+        self.raw = raw
+        self.path = path
+        self.open = False
+        self.read = False
+        self.value: Any = None
+
+
+class _Reader:
+    """Reads one document. What has problems is replaced by a `Broken`."""
+
+    def __init__(
+        self,
+        component_types: Mapping[str, type[PluginComponent]] | Collection[str],
+        refused: Mapping[str, str],
+        supplied: Mapping[str, Any],
+    ) -> None:
+        self.plugin_types: Mapping[str, type[PluginComponent]] = (
+            component_types
+            if isinstance(component_types, Mapping)
+            else dict.fromkeys(component_types, PluginComponent)
+        )
+        self.refused = refused
+        self.supplied = supplied
+        self.problems: list[Problem] = []
+        self.warnings: list[Problem] = []
+        self.definitions: dict[str, _Definition] = {}
+        self.following: list[str] = []
+        self.dangling: list[tuple[str, Path]] = []
+        self.scanned = False
+        self.ids: dict[str, Path] = {}
+        self.paths: dict[Component, Path] = {}
+        self.flows: list[tuple[Flow | Broken, Path]] = []
+        # How many values were given up; whoever contains one can't be converted.
+        self.broken = 0
+        # The version that the document declares, when features may be too new for it.
+        self.declared: tuple[str, Version] | None = None
+        self.raw: dict[str, Any] = {}
+
+    # --- the document ---------------------------------------------------------------
+
+    def document(self, raw: dict[str, Any]) -> Document | None:
+        """Read all of it; None when there are problems."""
+        version = self._version(raw.get(_VERSION))
+        self.raw = raw = {key: value for key, value in raw.items() if key != _VERSION}
+        root = self._root(raw)
+        for definition in tuple(self.definitions.values()):
+            if not definition.read:
+                self._follow(definition, "", None, 0)
+        self._report_dangling()
+        for flow, path in self.flows:
+            check_flow(flow, path, self.paths, self.problems)
+        if self.problems or not isinstance(root, Component):
+            return None
+        return Document(root, version, tuple(self.warnings), self.paths)
+
+    def _root(self, raw: dict[str, Any]) -> Any:
+        if _TYPE in raw or _REF in raw:
+            return self._read(raw, None, 0)
+        if _DEFINITIONS in raw:
+            self._define(raw[_DEFINITIONS], (None, _DEFINITIONS))
+            what = "this defines components and doesn't say which of them it is"
+            fix = f"Add '{_REF}' with the id of the component to run."
+        else:
+            what = f"'{_TYPE}' is missing"
+            fix = f"Add '{_TYPE}': 'Flow', or the type that this is."
+        self._problem(None, what, fix)
+        return None
+
+    def _version(self, declared: Any) -> str:
+        if declared is None:
+            return NEWEST_VERSION
+        path = (None, _VERSION)
+        version = parse_version(declared) if type(declared) is str else None
+        if version is None:
+            self._problem(
+                path,
+                f"{shown(declared)} is not a version",
+                f"Write it as text YY.Q.PATCH, such as '{NEWEST_VERSION}'.",
+            )
+            return NEWEST_VERSION
+        oldest, newest = parse_version(VERSIONS[0]), parse_version(NEWEST_VERSION)
+        assert oldest is not None
+        assert newest is not None
+        if version < oldest:
+            self._problem(
+                path,
+                f"version {declared} is older than Agent Spec itself",
+                f"Declare a version from {VERSIONS[0]} to {NEWEST_VERSION}.",
+            )
+        elif version > newest:
+            self._warn(
+                path,
+                f"version {declared} is newer than {NEWEST_VERSION}, the newest known: "
+                "what it added is not understood",
+            )
+        elif version < newest:
+            self.declared = (declared, version)
+        return str(declared)
+
+    # --- values ---------------------------------------------------------------------
+
+    def _read(self, value: Any, path: Path, depth: int) -> Any:
+        """A value where components may stand."""
+        kind = type(value)
+        if kind is dict:
+            if _REF in value:
+                return self._reference(value, path, depth)
+            if _TYPE in value:
+                return self._component(value, path, depth)
+            return {
+                key: self._read(inner, (path, key), depth + 1)
+                if type(inner) is dict or type(inner) is list
+                else inner
+                for key, inner in value.items()
+            }
+        if kind is list:
+            return [
+                self._read(inner, (path, index), depth + 1)
+                if type(inner) is dict or type(inner) is list
+                else inner
+                for index, inner in enumerate(value)
+            ]
+        return value
+
+    def _read_free(self, value: Any, path: Path, depth: int) -> Any:
+        """A value of any shape, in which only references mean something."""
+        if type(value) is dict:
+            if _REF in value:
+                return self._reference(value, path, depth)
+            return {
+                key: self._read_free(inner, (path, key), depth + 1)
+                for key, inner in value.items()
+            }
+        if type(value) is list:
+            return [
+                self._read_free(inner, (path, index), depth + 1)
+                for index, inner in enumerate(value)
+            ]
+        return value
+
+    def _field(self, field: Field, value: Any, path: Path, depth: int) -> Any:
+        """The value of a field, which is an object or a list."""
+        content = field.content
+        if content is Content.OPAQUE:
+            return value
+        if type(value) is dict and _REF in value:
+            return self._reference(value, path, depth)
+        if content is Content.COMPONENTS:
+            return self._read(value, path, depth)
+        if content is Content.PROPERTIES:
+            return self._properties(value, path)
+        if content is Content.PARAMETERS:
+            return self._parameters(value, path, depth)
+        value = self._read_free(value, path, depth)
+        if content is Content.RECORD and type(value) is dict:
+            assert field.record is not None
+            self._warn_unknown(value, field.record.__struct_fields__, path)
+        return value
+
+    def _properties(self, value: Any, path: Path) -> Any:
+        if type(value) is not list:
+            return value
+        before = len(self.problems)
+        read: dict[str, Property] = {}
+        for index, raw in enumerate(value):
+            one = read_property(raw, (path, index), self.problems)
+            if one is None:
+                continue
+            if one.title in read:
+                self._problem(
+                    (path, index),
+                    f"the title {shown(one.title)} is used twice",
+                    "Rename one.",
+                )
+            read[one.title] = one
+        if len(self.problems) != before:
+            return self._give_up()
+        return list(read.values())
+
+    def _parameters(self, value: Any, path: Path, depth: int) -> Any:
+        if type(value) is not dict:
+            return value
+        value = self._read_free(value, path, depth)
+        named = {
+            key: value[key]
+            for key in ("max_tokens", "temperature", "top_p")
+            if key in value
+        }
+        extras = {key: inner for key, inner in value.items() if key not in named}
+        try:
+            return msgspec.convert({**named, "extras": extras}, LlmGenerationConfig)
+        except msgspec.ValidationError:
+            explain_fields(LlmGenerationConfig, named, path, self.problems)
+            return self._give_up()
+
+    # --- components -----------------------------------------------------------------
+
+    def _component(self, raw: dict[str, Any], path: Path, depth: int) -> Any:
+        if depth > MAX_NESTING:
+            self._problem(
+                path,
+                f"components are nested more than {MAX_NESTING} levels deep",
+                "Let fewer flows contain one another.",
+            )
+            return self._give_up(raw)
+        if _DEFINITIONS in raw:
+            self._define(raw[_DEFINITIONS], (path, _DEFINITIONS))
+        name = raw[_TYPE]
+        struct = COMPONENTS.get(name) if type(name) is str else None
+        if struct is None:
+            return self._foreign(raw, name, path, depth)
+        plan = plan_of(struct)
+        before = self.broken
+        fields = plan.fields
+        values = raw.copy()
+        for key, value in raw.items():
+            if type(value) is dict or type(value) is list:
+                field = fields.get(key)
+                if field is not None:
+                    values[key] = self._field(field, value, (path, key), depth + 1)
+        if not raw.keys() <= fields.keys() | _COMMON_KEYS:
+            self._unknown_keys(raw, fields, path)
+        if self.declared is not None:
+            self._check_age(plan, raw, path)
+        self._identify(raw, values, path)
+        if self.broken == before:
+            try:
+                component = msgspec.convert(values, struct)
+            except msgspec.ValidationError as error:
+                self._explain(plan, values, path, str(error))
+            else:
+                self.paths[component] = path
+                if struct is Flow:
+                    self.flows.append((component, path))  # type: ignore[arg-type]
+                return component
+        else:
+            self._explain(plan, values, path, "")
+        broken = self._give_up(values)
+        if struct is Flow:
+            self.flows.append((broken, path))
+        return broken
+
+    def _explain(self, plan: Plan, values: dict[str, Any], path: Path, words: str) -> None:
+        found = explain_fields(plan.struct, values, path, self.problems)
+        if not found and words:  # pragma: no cover  the two read the same annotations
+            self._problem(path, words)
+
+    def _identify(self, raw: dict[str, Any], values: dict[str, Any], path: Path) -> None:
+        """See to it that the component has an id, and that no other has the same."""
+        identity = raw.get("id")
+        if identity is None:
+            if "id" not in raw:
+                values["id"] = write_path(path)
+            return
+        if type(identity) is not str:
+            return
+        first = self.ids.setdefault(identity, path)
+        if first is not path:
+            self._problem(
+                path,
+                f"the id {shown(identity)} is taken: it is also at {write_path(first)}",
+                f"Define the component once in '{_DEFINITIONS}' and refer to it, or give "
+                "one of the two another id.",
+            )
+
+    def _foreign(self, raw: dict[str, Any], name: Any, path: Path, depth: int) -> Any:
+        """A component of a type that isn't Agent Spec's own."""
+        if type(name) is not str:
+            self._problem((path, _TYPE), f"a component type is text, not {shown(name)}")
+            return self._give_up(raw)
+        if name in self.plugin_types:
+            return self._plugin_component(raw, name, path, depth)
+        if name in self.refused:
+            self._problem(
+                (path, _TYPE),
+                f"{shown(name)} can't be used in a document",
+                self.refused[name],
+            )
+        else:
+            self._problem(
+                (path, _TYPE),
+                f"{shown(name)} is not a component type",
+                one_of(name, sorted({*COMPONENTS, *self.plugin_types})),
+            )
+        # What is inside is looked at all the same: its problems count too.
+        return self._give_up(
+            {
+                key: self._read(value, (path, key), depth + 1)
+                for key, value in raw.items()
+                if key not in _COMMON_KEYS
+            }
+        )
+
+    def _plugin_component(
+        self, raw: dict[str, Any], name: str, path: Path, depth: int
+    ) -> Any:
+        plan = plan_of(self.plugin_types[name])
+        before = self.broken
+        values: dict[str, Any] = {"type_name": name}
+        free: dict[str, Any] = {}
+        for key, value in raw.items():
+            field = plan.fields.get(key)
+            if key in _COMMON_KEYS:
+                continue
+            if field is None or key in ("type_name", "fields"):
+                free[key] = self._read(value, (path, key), depth + 1)
+            elif type(value) is dict or type(value) is list:
+                values[key] = self._field(field, value, (path, key), depth + 1)
+            else:
+                values[key] = value
+        values["fields"] = free
+        self._identify(raw, values, path)
+        if self.broken == before:
+            try:
+                component = msgspec.convert(values, plan.struct)
+            except msgspec.ValidationError as error:
+                self._explain(plan, values, path, str(error))
+            else:
+                self.paths[component] = path
+                return component
+        else:
+            self._explain(plan, values, path, "")
+        return self._give_up(values)
+
+    def _check_age(self, plan: Plan, raw: dict[str, Any], path: Path) -> None:
+        """Refuse what came later than the version that the document declares."""
+        assert self.declared is not None
+        text, version = self.declared
+        if plan.since[1] > version:
+            self._problem(
+                path,
+                f"{plan.struct.__name__} came with version {plan.since[0]}, and the "
+                f"document declares {text}",
+                f"Declare '{_VERSION}' '{plan.since[0]}' or newer.",
+            )
+            return
+        for field in plan.newer:
+            assert field.newer is not None
+            since, needed = field.newer
+            if (
+                needed > version
+                and field.name in raw
+                and not _is_default(raw[field.name], field.default)
+            ):
+                self._problem(
+                    (path, field.name),
+                    f"'{field.name}' came with version {since}, and the document declares "
+                    f"{text}",
+                    f"Declare '{_VERSION}' '{since}' or newer.",
+                )
+
+    def _unknown_keys(
+        self, raw: dict[str, Any], known: Collection[str], path: Path
+    ) -> None:
+        for key in raw:
+            if key in known or key in _COMMON_KEYS:
+                continue
+            if key == _VERSION:
+                self._problem(
+                    (path, key),
+                    "a document declares its version once, on its outermost object",
+                    "Remove it here.",
+                )
+            elif not (path is None and key == _REF):
+                self._warn_unknown({key: None}, known, path)
+
+    def _warn_unknown(
+        self, raw: Collection[str], known: Collection[str], path: Path
+    ) -> None:
+        for key in raw:
+            if key not in known:
+                guess = nearest(key, known)
+                self._warn(
+                    (path, key),
+                    f"{shown(key)} is not a field here, and is ignored",
+                    f"Did you mean {guess!r}?" if guess else "",
+                )
+
+    # --- references -----------------------------------------------------------------
+
+    def _define(self, definitions: Any, path: Path) -> None:
+        """Note the entries of a ``$referenced_components``."""
+        if type(definitions) is not dict:
+            self._problem(
+                path,
+                f"this maps ids to components, not {shown(definitions)}",
+                "Write an object.",
+            )
+            return
+        for identity, raw in definitions.items():
+            there = (path, identity)
+            known = self.definitions.get(identity)
+            if known is not None and known.raw is raw and known.path == there:
+                # An earlier look for nested definitions came by here.
+                continue
+            if known is not None:
+                self._problem(
+                    there,
+                    f"the id {shown(identity)} is defined twice: it is also at "
+                    f"{write_path(known.path)}",
+                    "Keep one definition.",
+                )
+                continue
+            self.definitions[identity] = _Definition(raw, there)
+
+    def _reference(self, value: dict[str, Any], path: Path, depth: int) -> Any:
+        if len(value) > 1:
+            if _DEFINITIONS in value:
+                self._define(value[_DEFINITIONS], (path, _DEFINITIONS))
+            self._warn_unknown(value, _REFERENCE_KEYS, path)
+        identity = value[_REF]
+        if type(identity) is not str:
+            self._problem(
+                (path, _REF), f"a reference is the text of an id, not {shown(identity)}"
+            )
+            return self._give_up()
+        definition = self.definitions.get(identity)
+        if definition is None:
+            if identity in self.supplied:
+                return self.supplied[identity]
+            if not self.scanned:
+                self._find_nested_definitions()
+                definition = self.definitions.get(identity)
+            if definition is None:
+                self.dangling.append((identity, (path, _REF)))
+                return self._give_up()
+        if definition.read:
+            if type(definition.value) is Broken:
+                self.broken += 1
+            return definition.value
+        return self._follow(definition, identity, (path, _REF), depth)
+
+    def _follow(
+        self, definition: _Definition, identity: str, path: Path, depth: int
+    ) -> Any:
+        """The value of a definition, read now if it wasn't yet."""
+        if definition.open:
+            circle = self.following[self.following.index(identity) :]
+            self._problem(
+                path,
+                "references lead in a circle: " + " → ".join([*circle, identity]),
+                "A component can't contain itself.",
+            )
+            return self._give_up()
+        definition.open = True
+        self.following.append(identity)
+        definition.value = self._read_definition(definition, depth)
+        self.following.pop()
+        definition.open = False
+        definition.read = True
+        return definition.value
+
+    def _read_definition(self, definition: _Definition, depth: int) -> Any:
+        raw = definition.raw
+        assert definition.path is not None
+        if type(raw) is dict and _TYPE in raw and "id" not in raw:
+            raw = {**raw, "id": definition.path[1]}
+        return self._read(raw, definition.path, depth + 1)
+
+    def _find_nested_definitions(self) -> None:
+        """Note definitions deeper in the document, which a reference may come before."""
+        self.scanned = True
+        waiting: list[tuple[Any, Path]] = [(self.raw, None)]
+        while waiting:
+            value, path = waiting.pop()
+            if type(value) is dict:
+                if _DEFINITIONS in value and type(value[_DEFINITIONS]) is dict:
+                    for identity, raw in value[_DEFINITIONS].items():
+                        self.definitions.setdefault(
+                            identity, _Definition(raw, ((path, _DEFINITIONS), identity))
+                        )
+                waiting += [
+                    (inner, (path, key))
+                    for key, inner in value.items()
+                    if type(inner) is dict or type(inner) is list
+                ]
+            else:
+                waiting += [
+                    (inner, (path, index))
+                    for index, inner in enumerate(value)
+                    if type(inner) is dict or type(inner) is list
+                ]
+
+    def _report_dangling(self) -> None:
+        for identity, path in self.dangling:
+            if identity in self.ids:
+                what = (
+                    f"{shown(identity)} can't be referred to: it is written in place at "
+                    f"{write_path(self.ids[identity])}"
+                )
+                fix = f"Move it to '{_DEFINITIONS}' and refer to it in both places."
+            else:
+                what = f"{shown(identity)} is not defined in this document"
+                fix = one_of(identity, sorted(self.definitions))
+            self._problem(path, what, fix)
+
+    # --- notes ----------------------------------------------------------------------
+
+    def _problem(self, path: Path, what: str, fix: str = "") -> None:
+        self.problems.append(Problem(write_path(path), what, fix))
+
+    def _warn(self, path: Path, what: str, fix: str = "") -> None:
+        self.warnings.append(Problem(write_path(path), what, fix))
+
+    def _give_up(self, values: dict[str, Any] | None = None) -> Broken:
+        self.broken += 1
+        return Broken(values or {})
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    """Whether writing the value down says no more than leaving it out."""
+    if value is None or value == default:
+        return True
+    return not value and not default and value is not False

@@ -1,0 +1,467 @@
+"""Types as JSON Schemas: what may flow where, and what becomes of it on the way.
+
+Three questions, all pure:
+
+    is_subtype(source, destination)   may this output be joined to that input?
+    convert(value, destination)       what does the input receive?
+    check(value, schema)              is this value what was declared?
+
+Conversions are those of Agent Spec at a data edge, inside lists and objects too: anything
+becomes text as compact JSON, integers and numbers become each other, booleans and numbers
+become each other. A schema that says nothing about types accepts anything.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from heddle.spec.problems import shown
+from heddle.spec.templates import as_text
+from plugins_host import Fault
+
+Schema: TypeAlias = Mapping[str, Any] | bool
+Mistakes: TypeAlias = list[tuple[str, str]]
+
+
+class TypeConversionError(Fault):
+    """A value can't become what its destination declares."""
+
+    def __init__(self, value: Any, wanted: str, path: str) -> None:
+        self.value = value
+        self.wanted = wanted
+        self.path = path
+        super().__init__(f"{shown(value)} can't become {wanted}", where=path)
+
+
+# --- what a schema says -------------------------------------------------------------
+
+_ALTERNATIVES: Final = ("anyOf", "oneOf")
+_CHOOSING: Final = frozenset((*_ALTERNATIVES, "$ref"))
+
+
+def _resolve(schema: Schema, root: Schema) -> Schema:
+    """Follow a ``$ref`` inside the same schema; one that leads nowhere says nothing."""
+    seen = 0
+    while isinstance(schema, Mapping) and "$ref" in schema:
+        schema = _look_up(schema["$ref"], root)
+        seen += 1
+        if seen > _MAX_REFS:
+            return True
+    return schema
+
+
+_MAX_REFS: Final = 32
+
+
+def _look_up(pointer: Any, root: Schema) -> Schema:
+    if not isinstance(pointer, str) or not pointer.startswith("#"):
+        return True
+    place: Any = root
+    for step in pointer[1:].split("/")[1:]:
+        key = step.replace("~1", "/").replace("~0", "~")
+        if not isinstance(place, Mapping) or key not in place:
+            return True
+        place = place[key]
+    return place if isinstance(place, (Mapping, bool)) else True
+
+
+def _alternatives(schema: Schema) -> list[Schema] | None:
+    """The schemas of which one holds, or None when there is no choice."""
+    if not isinstance(schema, Mapping):
+        return None
+    for keyword in _ALTERNATIVES:
+        if isinstance(schema.get(keyword), list):
+            return list(schema[keyword])
+    names = schema.get("type")
+    if isinstance(names, list):
+        return [{**schema, "type": name} for name in names]
+    return None
+
+
+# --- may it flow? -------------------------------------------------------------------
+
+_NUMERIC: Final = frozenset(("integer", "number", "boolean"))
+
+
+def is_subtype(source: Schema, destination: Schema) -> bool:
+    """Whether an output of type ``source`` may be joined to an input ``destination``.
+
+    A source that says nothing about its type may hold what fits, so it may be joined to
+    anything: the value itself is looked at when it flows.
+    """
+    return _Comparison(source, destination).holds(source, destination)
+
+
+class _Comparison:
+    def __init__(self, source: Schema, destination: Schema) -> None:
+        self.source_root = source
+        self.destination_root = destination
+        # Pairs that are being compared: a recursive type is what it is if nothing in it
+        # says otherwise.
+        self.open: set[tuple[int, int]] = set()
+
+    def holds(self, source: Schema, destination: Schema) -> bool:
+        source = _resolve(source, self.source_root)
+        destination = _resolve(destination, self.destination_root)
+        if isinstance(source, bool) or isinstance(destination, bool):
+            # True takes and may give anything, False takes and gives nothing.
+            return destination is not False or source is False
+        pair = (id(source), id(destination))
+        if pair in self.open:
+            return True
+        self.open.add(pair)
+        try:
+            return self._holds(source, destination)
+        finally:
+            self.open.discard(pair)
+
+    def _holds(self, source: Any, destination: Any) -> bool:
+        choices = _alternatives(destination)
+        if choices is None and "type" not in destination:
+            return True
+        sources = _alternatives(source)
+        if sources is not None:
+            return all(self.holds(one, destination) for one in sources)
+        if choices is not None:
+            return any(self.holds(source, one) for one in choices)
+        have, want = source.get("type"), destination["type"]
+        if have is None or want == "string" or (have in _NUMERIC and want in _NUMERIC):
+            return True
+        if have != want:
+            return False
+        if want == "array":
+            return self.holds(source.get("items", True), destination.get("items", True))
+        if want == "object":
+            return self._objects(source, destination)
+        return True
+
+    def _objects(self, source: Any, destination: Any) -> bool:
+        have, want = source.get("properties", {}), destination.get("properties", {})
+        for name, schema in want.items():
+            if name not in have or not self.holds(have[name], schema):
+                return False
+        rest = destination.get("additionalProperties", True)
+        extra = [schema for name, schema in have.items() if name not in want]
+        extra += (
+            [source["additionalProperties"]] if "additionalProperties" in source else []
+        )
+        return all(self.holds(schema, rest) for schema in extra)
+
+
+# --- what arrives -------------------------------------------------------------------
+
+
+def convert(value: Any, destination: Schema) -> Any:
+    """A value as an input of type ``destination`` receives it.
+
+    The value itself is left as it is; what needs no conversion is shared.
+
+    Raises:
+        TypeConversionError: There is no such conversion; ``path`` says where in the value.
+    """
+    return _converted(value, destination, destination, "$")
+
+
+def _converted(value: Any, schema: Schema, root: Schema, path: str) -> Any:
+    if not isinstance(schema, Mapping):
+        return value
+    kind = schema.get("type")
+    if type(kind) is not str or not _CHOOSING.isdisjoint(schema):
+        resolved = _resolve(schema, root)
+        choices = _alternatives(resolved)
+        if choices is not None:
+            return _as_choice(value, choices, root, path)
+        if not isinstance(resolved, Mapping) or type(resolved.get("type")) is not str:
+            return value
+        schema, kind = resolved, resolved["type"]
+    plain = _PLAIN_CONVERSIONS.get(kind)
+    if plain is not None:
+        return plain(value, path)
+    if kind == "array":
+        return _as_list(value, schema, root, path)
+    if kind == "object":
+        return _as_object(value, schema, root, path)
+    return value
+
+
+def _as_text(value: Any, _path: str) -> str:
+    return as_text(value)
+
+
+def _as_integer(value: Any, path: str) -> int:
+    if type(value) is int:
+        return value
+    if isinstance(value, bool | int | float):
+        try:
+            return int(value)
+        except (ValueError, OverflowError):
+            pass
+    raise TypeConversionError(value, "an integer", path)
+
+
+def _as_number(value: Any, path: str) -> float:
+    if type(value) is float:
+        return value
+    if isinstance(value, bool | int | float):
+        try:
+            return float(value)
+        except OverflowError:
+            pass
+    raise TypeConversionError(value, "a number", path)
+
+
+def _as_boolean(value: Any, path: str) -> bool:
+    if isinstance(value, bool | int | float):
+        return bool(value)
+    raise TypeConversionError(value, "true or false", path)
+
+
+def _as_null(value: Any, path: str) -> None:
+    if value is not None:
+        raise TypeConversionError(value, "null", path)
+
+
+_PLAIN_CONVERSIONS: Final[Mapping[str, Callable[[Any, str], Any]]] = {
+    "string": _as_text,
+    "integer": _as_integer,
+    "number": _as_number,
+    "boolean": _as_boolean,
+    "null": _as_null,
+}
+
+
+def _as_list(value: Any, schema: Any, root: Schema, path: str) -> Any:
+    if not isinstance(value, list | tuple):
+        raise TypeConversionError(value, "a list", path)
+    items = schema.get("items", True)
+    if items is True:
+        return value
+    return [
+        _converted(item, items, root, f"{path}[{index}]")
+        for index, item in enumerate(value)
+    ]
+
+
+def _as_object(value: Any, schema: Any, root: Schema, path: str) -> Any:
+    if not isinstance(value, Mapping):
+        raise TypeConversionError(value, "an object", path)
+    known = schema.get("properties")
+    known = known if isinstance(known, Mapping) else {}
+    rest = schema.get("additionalProperties", True)
+    if not known and rest is True:
+        return value
+    return {
+        name: _converted(inner, known.get(name, rest), root, f"{path}.{name}")
+        for name, inner in value.items()
+    }
+
+
+def _as_choice(value: Any, choices: list[Schema], root: Schema, path: str) -> Any:
+    """The alternative that the value is of as it stands; else the first it can become."""
+    for schema in choices:
+        resolved = _resolve(schema, root)
+        if not _check_under(value, resolved, root):
+            return _converted(value, resolved, root, path)
+    for schema in choices:
+        try:
+            return _converted(value, schema, root, path)
+        except TypeConversionError:
+            continue
+    raise TypeConversionError(value, "any of the types allowed here", path)
+
+
+# --- is it what was declared? -------------------------------------------------------
+
+
+def check(value: Any, schema: Schema) -> Mistakes:
+    """What in a value is not as a JSON Schema says: pairs of a path and a sentence.
+
+    A value of the right shape gives an empty list. Schemas of plain types are checked
+    here; anything that says more is left to ``jsonschema``, loaded when first needed.
+    """
+    found: Mistakes = []
+    if _is_plain(schema):
+        _check_plain(value, schema, "$", found)
+    else:
+        found.extend(_check_fully(value, schema))
+    return found
+
+
+def _check_under(value: Any, schema: Schema, root: Schema) -> Mistakes:
+    """Check against a part of a schema, whose references lead into the whole."""
+    if not _is_plain(schema) and isinstance(schema, Mapping) and isinstance(root, Mapping):
+        shared = {key: root[key] for key in ("$defs", "definitions") if key in root}
+        schema = {**shared, **schema}
+    return check(value, schema)
+
+
+_NOTES: Final = frozenset(
+    (
+        "title",
+        "description",
+        "default",
+        "examples",
+        "format",
+        "deprecated",
+        "readOnly",
+        "writeOnly",
+        "$comment",
+        "$schema",
+        "$id",
+        "$defs",
+        "definitions",
+    )
+)
+_PLAIN: Final = frozenset(
+    ("type", "items", "properties", "required", "additionalProperties", "anyOf", "enum")
+)
+
+
+def _is_plain(schema: Any) -> bool:
+    """Whether `_check_plain` knows all that a schema says."""
+    if isinstance(schema, bool):
+        return True
+    if not isinstance(schema, Mapping):
+        return False
+    for key, value in schema.items():
+        match key:
+            case "type":
+                names = value if isinstance(value, list) else [value]
+                if not all(isinstance(name, str) and name in _IS for name in names):
+                    return False
+            case "items" | "additionalProperties":
+                if not _is_plain(value):
+                    return False
+            case "properties":
+                if not isinstance(value, Mapping) or not all(
+                    map(_is_plain, value.values())
+                ):
+                    return False
+            case "anyOf":
+                if (
+                    not isinstance(value, list)
+                    or not value
+                    or not all(map(_is_plain, value))
+                ):
+                    return False
+            case "required" | "enum":
+                if not isinstance(value, list) or not all(
+                    isinstance(one, str) for one in value
+                ):
+                    return False
+            case _:
+                if key not in _NOTES:
+                    return False
+    return True
+
+
+def _is_integer(value: Any) -> bool:
+    return (isinstance(value, int) and not isinstance(value, bool)) or (
+        isinstance(value, float) and value.is_integer()
+    )
+
+
+_IS: Final[Mapping[str, tuple[str, Callable[[Any], bool]]]] = {
+    "string": ("text", lambda value: isinstance(value, str)),
+    "integer": ("an integer", _is_integer),
+    "number": (
+        "a number",
+        lambda value: isinstance(value, int | float) and not isinstance(value, bool),
+    ),
+    "boolean": ("true or false", lambda value: isinstance(value, bool)),
+    "null": ("null", lambda value: value is None),
+    "array": ("a list", lambda value: isinstance(value, list | tuple)),
+    "object": ("an object", lambda value: isinstance(value, Mapping)),
+}
+
+
+def _check_plain(value: Any, schema: Any, path: str, found: Mistakes) -> None:
+    if schema is True:
+        return
+    if schema is False:
+        found.append((path, f"{shown(value)} is not allowed here"))
+        return
+    kind = schema.get("type")
+    if kind is not None:
+        names = kind if isinstance(kind, list) else [kind]
+        if not any(_IS[name][1](value) for name in names):
+            wanted = " or ".join(_IS[name][0] for name in names)
+            found.append((path, f"{shown(value)} is not {wanted}"))
+            return
+    if "enum" in schema and value not in schema["enum"]:
+        found.append((path, f"{shown(value)} is not one of {', '.join(schema['enum'])}"))
+    if "anyOf" in schema:
+        _check_choices(value, schema["anyOf"], path, found)
+    if isinstance(value, Mapping):
+        _check_members(value, schema, path, found)
+    elif isinstance(value, list | tuple) and "items" in schema:
+        for index, item in enumerate(value):
+            _check_plain(item, schema["items"], f"{path}[{index}]", found)
+
+
+def _check_members(value: Any, schema: Any, path: str, found: Mistakes) -> None:
+    known = schema.get("properties", {})
+    rest = schema.get("additionalProperties", True)
+    for name in schema.get("required", ()):
+        if name not in value:
+            found.append((path, f"{shown(name)} is missing"))
+    if not known and rest is True:
+        return
+    for name, inner in value.items():
+        if name in known:
+            _check_plain(inner, known[name], f"{path}.{name}", found)
+        elif rest is False:
+            found.append((path, f"{shown(name)} is not allowed here"))
+        else:
+            _check_plain(inner, rest, f"{path}.{name}", found)
+
+
+def _check_choices(value: Any, choices: list[Any], path: str, found: Mistakes) -> None:
+    closest: Mistakes | None = None
+    for schema in choices:
+        mistakes: Mistakes = []
+        _check_plain(value, schema, path, mistakes)
+        if not mistakes:
+            return
+        # The alternative that goes wrong deepest is the one that was meant.
+        if closest is None or len(mistakes[0][0]) > len(closest[0][0]):
+            closest = mistakes
+    assert closest is not None
+    if closest[0][0] == path:
+        found.append((path, f"{shown(value)} is none of what is allowed here"))
+    else:
+        found.extend(closest)
+
+
+# As many declared types as a busy server has in use; each is a few kilobytes.
+@lru_cache(maxsize=1024)
+def _validator(schema: bytes) -> Any:
+    from jsonschema.validators import Draft202012Validator, validator_for
+    from referencing.jsonschema import EMPTY_REGISTRY
+
+    read = msgspec.json.decode(schema)
+    kind = validator_for(read, default=Draft202012Validator)
+    kind.check_schema(read)
+    # The default registry would fetch what a reference names from the network.
+    return kind(read, registry=EMPTY_REGISTRY)
+
+
+def _check_fully(value: Any, schema: Any) -> Iterator[tuple[str, str]]:
+    from jsonschema.exceptions import SchemaError
+    from referencing.exceptions import Unresolvable
+
+    try:
+        for error in _validator(msgspec.json.encode(schema)).iter_errors(value):
+            path = "$" + "".join(
+                f"[{step}]" if isinstance(step, int) else f".{step}"
+                for step in error.absolute_path
+            )
+            yield path, error.message
+    except SchemaError as error:
+        yield "$", f"the schema itself is not valid: {error.message}"
+    except Unresolvable as error:
+        yield "$", f"the schema refers to {shown(error.ref)}, which is not in it"
+    except RecursionError:
+        yield "$", "the value is nested too deeply to be checked"
