@@ -1,0 +1,100 @@
+"""Calls to language models: endpoints, one client a process, and a scripted model.
+
+    endpoint = endpoint_for(llm_config, os.environ)   at the first call: reads the key
+    async with ModelClient() as client:
+        response = await client.chat(endpoint, request, on_text=print)
+
+Importing this package loads nothing slow: names are fetched on first use, and TLS only
+when a URL asks for it.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from heddle.models.client import ModelClient
+    from heddle.models.endpoint import (
+        Endpoint,
+        HttpEndpoint,
+        LlmConfig,
+        ScriptedEndpoint,
+        Secret,
+        endpoint_for,
+        request_defaults,
+    )
+    from heddle.models.errors import (
+        CredentialMissing,
+        EndpointInvalid,
+        ModelError,
+        ModelProtocolError,
+        ModelRateLimited,
+        ModelRefused,
+        ModelServerError,
+        ModelTimedOut,
+        ModelUnreachable,
+        ScriptFault,
+    )
+    from heddle.models.transport import Timeouts
+
+__all__ = [
+    "CredentialMissing",
+    "Endpoint",
+    "EndpointInvalid",
+    "HttpEndpoint",
+    "LlmConfig",
+    "ModelClient",
+    "ModelError",
+    "ModelProtocolError",
+    "ModelRateLimited",
+    "ModelRefused",
+    "ModelServerError",
+    "ModelTimedOut",
+    "ModelUnreachable",
+    "ScriptFault",
+    "ScriptedEndpoint",
+    "Secret",
+    "Timeouts",
+    "endpoint_for",
+    "request_defaults",
+]
+
+_HOMES: Final = {
+    "ModelClient": "client",
+    "Timeouts": "transport",
+    **dict.fromkeys(
+        (
+            "Endpoint",
+            "HttpEndpoint",
+            "LlmConfig",
+            "ScriptedEndpoint",
+            "Secret",
+            "endpoint_for",
+            "request_defaults",
+        ),
+        "endpoint",
+    ),
+    **dict.fromkeys(
+        (
+            "CredentialMissing",
+            "EndpointInvalid",
+            "ModelError",
+            "ModelProtocolError",
+            "ModelRateLimited",
+            "ModelRefused",
+            "ModelServerError",
+            "ModelTimedOut",
+            "ModelUnreachable",
+            "ScriptFault",
+        ),
+        "errors",
+    ),
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value

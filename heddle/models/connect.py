@@ -1,0 +1,212 @@
+"""New connections: to an origin or its proxy, through a tunnel, with TLS.
+
+http,  direct     a raw socket
+http,  proxy      a raw socket to the proxy; requests are in absolute form
+https, direct     TLS over a socket
+https, proxy      CONNECT over a socket to the proxy, then TLS
+"""
+
+import base64
+import socket
+from typing import TYPE_CHECKING, Any, Final
+
+import httptools
+import trio
+
+from heddle.models.endpoint import HttpEndpoint, Origin, TlsFiles
+from heddle.models.proxies import Proxy
+from heddle.models.transport import MAX_HEAD, Connection, SocketWire, TlsWire
+
+if TYPE_CHECKING:
+    import ssl
+
+_READ: Final = 4096
+
+
+class ConnectFailed(Exception):
+    """There is no connection; ``what`` and ``fix`` are for the reader."""
+
+    def __init__(self, what: str, *, fix: str = "", retryable: bool = False) -> None:
+        super().__init__(what)
+        self.what = what
+        self.fix = fix
+        self.retryable = retryable
+
+
+class Connector:
+    """Opens connections. TLS contexts are made once: each reads all authorities."""
+
+    def __init__(self) -> None:
+        self._contexts: dict[TlsFiles, ssl.SSLContext] = {}
+        self._connections: set[Connection] = set()
+
+    def close(self) -> None:
+        """Close every connection that was opened here."""
+        for connection in tuple(self._connections):
+            connection.close()
+
+    async def open(self, endpoint: HttpEndpoint, proxy: Proxy | None) -> Connection:
+        """A connection to the endpoint's origin, ready for a request.
+
+        Raises:
+            ConnectFailed: There is none.
+        """
+        origin = endpoint.origin
+        first = origin if proxy is None else proxy.origin
+        bottom = await _dial(first, is_proxy=proxy is not None)
+        sock = bottom.socket
+        try:
+            stream: Any = bottom
+            if first.scheme == "https":
+                files = endpoint.tls if proxy is None else TlsFiles()
+                stream = await self._secure(stream, first, files)
+            if proxy is not None and origin.scheme == "https":
+                await _tunnel(stream, origin, proxy)
+                stream = await self._secure(stream, origin, endpoint.tls)
+            if stream is bottom:
+                return Connection(SocketWire(bottom), self._connections)
+            return Connection(TlsWire(stream, sock), self._connections)
+        except BaseException:
+            sock.close()
+            raise
+
+    async def _secure(self, stream: Any, origin: Origin, files: TlsFiles) -> Any:
+        import ssl
+
+        secure = trio.SSLStream(
+            stream,
+            self._context(files),
+            server_hostname=origin.host,
+            https_compatible=True,
+        )
+        try:
+            await secure.do_handshake()
+        except trio.BrokenResourceError as error:
+            cause = error.__cause__
+            if isinstance(cause, ssl.SSLCertVerificationError):
+                raise ConnectFailed(
+                    f"the certificate of {origin.host} is not trusted: "
+                    f"{cause.verify_message}",
+                    fix="Set ca_file of the LLM config to the authority that signed it.",
+                ) from error
+            if isinstance(cause, ssl.SSLError):
+                raise ConnectFailed(
+                    f"no TLS with {origin.authority}: {cause.reason or cause}",
+                    fix="Check the scheme and the port of the url.",
+                ) from error
+            raise ConnectFailed(
+                f"{origin.authority} closed the connection during the TLS handshake",
+                retryable=True,
+            ) from error
+        return secure
+
+    def _context(self, files: TlsFiles) -> "ssl.SSLContext":
+        import ssl
+
+        context = self._contexts.get(files)
+        if context is None:
+            try:
+                context = ssl.create_default_context(cafile=files.ca)
+                if files.cert is not None:
+                    # An empty password, or OpenSSL asks for one on the terminal.
+                    context.load_cert_chain(files.cert, files.key, password="")
+            except (OSError, ssl.SSLError) as error:
+                named = ", ".join(
+                    str(path) for path in (files.ca, files.cert, files.key) if path
+                )
+                raise ConnectFailed(
+                    f"certificate files cannot be used: {named or 'the system’s'} "
+                    f"({error})",
+                    fix="Check ca_file, cert_file and key_file.",
+                ) from error
+            context.set_alpn_protocols(["http/1.1"])
+            self._contexts[files] = context
+        return context
+
+
+async def _dial(origin: Origin, *, is_proxy: bool) -> trio.SocketStream:
+    party = f"the proxy {origin.authority}" if is_proxy else origin.authority
+    fix = (
+        "Check the proxy variables of the environment."
+        if is_proxy
+        else "Check the url, and that the model server runs."
+    )
+    try:
+        return await trio.open_tcp_stream(origin.host, origin.port)
+    except socket.gaierror as error:
+        raise ConnectFailed(
+            f"no address for {party}: {error.strerror}",
+            fix=fix,
+            retryable=error.errno == socket.EAI_AGAIN,
+        ) from error
+    except OSError as error:
+        raise ConnectFailed(
+            f"no connection to {party}: {_reason(error)}", fix=fix, retryable=True
+        ) from error
+    except UnicodeError as error:
+        raise ConnectFailed(f"{origin.host!r} is no host name", fix=fix) from error
+
+
+def _reason(error: OSError) -> str:
+    """The words of the system. Where several addresses were tried, those of the last."""
+    cause: BaseException | None = error.__cause__
+    while isinstance(cause, BaseExceptionGroup):
+        cause = cause.exceptions[-1]
+    if isinstance(cause, OSError):
+        error = cause
+    return error.strerror or str(error)
+
+
+class _Head:
+    """Reads the head of the answer to CONNECT, and nothing after it."""
+
+    def __init__(self) -> None:
+        self.parser = httptools.HttpResponseParser(self)
+        self.status = 0
+
+    def on_headers_complete(self) -> None:
+        status = self.parser.get_status_code()
+        if status >= 200:
+            self.status = status
+
+
+async def _tunnel(stream: Any, origin: Origin, proxy: Proxy) -> None:
+    host = f"[{origin.host}]" if ":" in origin.host else origin.host
+    target = f"{host}:{origin.port}"
+    lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}"]
+    if proxy.userinfo is not None:
+        lines.append(f"Proxy-Authorization: {basic(proxy)}")
+    head = _Head()
+    size = 0
+    try:
+        await stream.send_all("\r\n".join([*lines, "", ""]).encode("latin-1"))
+        while not head.status:
+            data = await stream.receive_some(_READ)
+            size += len(data)
+            if not data or size > MAX_HEAD:
+                raise ConnectFailed(
+                    f"the proxy {proxy.origin.authority} gave no answer to CONNECT",
+                    retryable=True,
+                )
+            head.parser.feed_data(bytes(data))
+    except trio.BrokenResourceError as error:
+        raise ConnectFailed(
+            f"the proxy {proxy.origin.authority} closed the connection", retryable=True
+        ) from error
+    except httptools.HttpParserError as error:
+        raise ConnectFailed(
+            f"{proxy.origin.authority} does not answer as a proxy: {error}"
+        ) from error
+    if head.status >= 300:
+        raise ConnectFailed(
+            f"the proxy {proxy.origin.authority} answered {head.status} to CONNECT",
+            fix="Check the proxy variables of the environment.",
+            retryable=head.status in (502, 503, 504),
+        )
+
+
+def basic(proxy: Proxy) -> str:
+    """The value of the Proxy-Authorization header. A secret."""
+    assert proxy.userinfo is not None
+    token = base64.b64encode(proxy.userinfo.reveal().encode()).decode("ascii")
+    return f"Basic {token}"

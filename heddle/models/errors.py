@@ -1,0 +1,100 @@
+"""What can go wrong between heddle and a model, one class a kind of fault.
+
+Every sentence names the LLM config and its origin, never the credential. The words
+"timed out" and the status number stand in the sentence, because policies look for them.
+"""
+
+from typing import Final
+
+from plugins_host import Fault
+
+# A provider's own words beyond this are a page, not a message.
+MESSAGE_LIMIT: Final = 500
+
+# Statuses after which the same request may well succeed a little later.
+RETRYABLE_STATUSES: Final = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+
+
+class ModelError(Fault):
+    """A model call that gave no answer.
+
+    Args:
+        status: The HTTP status, when there was a response.
+        retry_after_ms: How long the provider asks to wait.
+        retryable: Whether the same call may succeed when it is made again.
+        provider_message: What the provider said, shortened, without the credential.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        where: str = "",
+        fix: str = "",
+        status: int | None = None,
+        retry_after_ms: int | None = None,
+        retryable: bool = False,
+        provider_message: str = "",
+    ) -> None:
+        super().__init__(what, where=where, fix=fix)
+        self.status = status
+        self.retry_after_ms = retry_after_ms
+        self.retryable = retryable
+        self.provider_message = provider_message
+
+
+class EndpointInvalid(ModelError):
+    """The LLM config cannot be made into an endpoint: the document's fault."""
+
+
+class CredentialMissing(ModelError):
+    """The LLM config names a credential that is not there, or no usable one."""
+
+
+class ModelUnreachable(ModelError):
+    """No connection, or one that broke before anything of an answer arrived."""
+
+
+class ModelTimedOut(ModelError):
+    """Connecting, the first byte, or the next one took too long."""
+
+
+class ModelProtocolError(ModelError):
+    """Something answered, but not as the protocol says."""
+
+
+class ModelRefused(ModelError):
+    """The provider answered with an error, or a redirect."""
+
+
+class ModelRateLimited(ModelRefused):
+    """429: too many requests, or a quota that is used up."""
+
+
+class ModelServerError(ModelRefused):
+    """5xx: the fault is the provider's."""
+
+
+class ScriptFault(ModelError):
+    """The script of a scripted model is malformed or has come to its end."""
+
+
+class UnreadableAnswer(Exception):
+    """Raised by the pure readers: bytes that are no answer.
+
+    The client, who knows the endpoint, makes a `ModelProtocolError` of it.
+    """
+
+    def __init__(self, what: str, *, retryable: bool = False) -> None:
+        super().__init__(what)
+        self.what = what
+        self.retryable = retryable
+
+
+class ProviderComplaint(Exception):
+    """Raised by the pure readers: an error of the provider inside a 200 answer."""
+
+    def __init__(self, message: str, status: int | None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.status = status

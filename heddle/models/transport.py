@@ -1,0 +1,422 @@
+"""HTTP/1.1 on trio: connections that carry one exchange after the other, and pools.
+
+    Wire         bytes to and from the other side: a socket, or TLS over one
+    Connection   a wire and a parser: a request out, status, headers and body in
+    Pool         the idle connections of one way to one origin
+
+A socket is tried first and waited for second: most reads find nothing to wait for, and
+most writes fit. A wire that is always ready still lets the other tasks run.
+"""
+
+import errno
+import select
+import socket
+from collections import deque
+from typing import Any, Final, Protocol
+
+import httptools
+import trio
+from msgspec import Struct
+
+# More than any provider sends; endless headers must not become memory.
+MAX_HEAD: Final = 64 * 1024
+# A long answer with reasoning and a document in it is some megabytes.
+MAX_BODY: Final = 32 * 1024 * 1024
+# One read. Several chunks of a stream that arrived together are parsed in one pass.
+_READ: Final = 64 * 1024
+# Reads in a row that found data at once, before the other tasks get a turn.
+_READS_IN_A_ROW: Final = 16
+
+# Where `struct tcp_info` of Linux holds the number of bytes that the peer acknowledged.
+_TCP_INFO: Final[int | None] = getattr(socket, "TCP_INFO", None)
+_BYTES_ACKED: Final = slice(120, 128)
+
+
+class Timeouts(Struct, frozen=True):
+    """Seconds that a call may wait.
+
+    Args:
+        connect: For a connection, with TLS and proxy.
+        first_byte: From the request to the first byte of the answer. A model that is not
+            streamed thinks its whole answer before it.
+        silence: Between two pieces of the answer.
+    """
+
+    connect: float = 10.0
+    first_byte: float = 180.0
+    silence: float = 60.0
+
+
+class ConnectionBroken(Exception):
+    """The connection ended before the answer did.
+
+    ``undelivered`` says that the other side took nothing of the request.
+    """
+
+    undelivered = False
+
+
+class BadHttp(Exception):
+    """What arrived is not HTTP, or exceeds a limit."""
+
+
+class Wire(Protocol):
+    """A way for bytes."""
+
+    async def send_all(self, data: bytes) -> None:
+        """Send ``data``; `ConnectionBroken` when the other side is gone."""
+        ...
+
+    async def receive(self) -> bytes:
+        """Some bytes, none at the end; `ConnectionBroken` when it was reset."""
+        ...
+
+    def quiet(self) -> bool:
+        """Whether nothing has arrived, not even the end: an idle wire as it should be."""
+        ...
+
+    def acknowledged(self) -> bytes | None:
+        """How much the other side acknowledged, in the system's words, if it has any."""
+        ...
+
+    def close(self) -> None:
+        """Close at once. A task that waits on the wire is told."""
+        ...
+
+
+class SocketWire:
+    """A wire on a raw non-blocking socket."""
+
+    __slots__ = ("_reads", "_socket")
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        raw = socket.socket(fileno=stream.socket.detach())
+        raw.setblocking(False)
+        self._socket = raw
+        self._reads = 0
+
+    async def send_all(self, data: bytes) -> None:
+        try:
+            sent = self._socket.send(data)
+        except BlockingIOError:
+            sent = 0
+        except OSError as error:
+            raise ConnectionBroken(_reason(error)) from error
+        if sent < len(data):
+            await self._send_rest(memoryview(data)[sent:])
+
+    async def _send_rest(self, rest: memoryview) -> None:
+        try:
+            while rest:
+                await trio.lowlevel.wait_writable(self._socket)
+                try:
+                    rest = rest[self._socket.send(rest) :]
+                except BlockingIOError:
+                    continue
+        except OSError as error:
+            raise ConnectionBroken(_reason(error)) from error
+        except trio.ClosedResourceError as error:
+            raise ConnectionBroken("the client was closed") from error
+
+    async def receive(self) -> bytes:
+        if self._reads < _READS_IN_A_ROW:
+            self._reads += 1
+        else:
+            self._reads = 0
+            await trio.lowlevel.checkpoint()
+        try:
+            while True:
+                try:
+                    return self._socket.recv(_READ)
+                except BlockingIOError:
+                    self._reads = 0
+                    await trio.lowlevel.wait_readable(self._socket)
+        except OSError as error:
+            raise ConnectionBroken(_reason(error)) from error
+        except trio.ClosedResourceError as error:
+            raise ConnectionBroken("the client was closed") from error
+
+    def quiet(self) -> bool:
+        try:
+            self._socket.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
+
+    def acknowledged(self) -> bytes | None:
+        if _TCP_INFO is None:  # pragma: no cover - other systems
+            return None
+        return _acknowledged(self._socket)
+
+    def close(self) -> None:
+        if self._socket.fileno() >= 0:
+            trio.lowlevel.notify_closing(self._socket)
+            self._socket.close()
+
+
+class TlsWire:
+    """A wire through TLS."""
+
+    __slots__ = ("_socket", "_stream")
+
+    def __init__(
+        self, stream: "trio.SSLStream[Any]", bottom: trio.socket.SocketType
+    ) -> None:
+        self._stream = stream
+        self._socket = bottom
+
+    async def send_all(self, data: bytes) -> None:
+        try:
+            await self._stream.send_all(data)
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            raise ConnectionBroken(_reason(error.__cause__)) from error
+
+    async def receive(self) -> bytes:
+        try:
+            return bytes(await self._stream.receive_some(_READ))
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            raise ConnectionBroken(_reason(error.__cause__)) from error
+
+    def quiet(self) -> bool:
+        poll = select.poll()
+        poll.register(self._socket.fileno(), select.POLLIN)
+        return not poll.poll(0)
+
+    def acknowledged(self) -> bytes | None:
+        if _TCP_INFO is None:  # pragma: no cover - other systems
+            return None
+        return _acknowledged(self._socket)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class _HasOptions(Protocol):
+    def getsockopt(self, level: int, option: int, buflen: int, /) -> bytes: ...
+
+
+def _acknowledged(sock: _HasOptions) -> bytes | None:
+    assert _TCP_INFO is not None
+    try:
+        info = sock.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, _BYTES_ACKED.stop)
+    except OSError:
+        return None
+    count = info[_BYTES_ACKED]
+    return count if len(count) == 8 else None
+
+
+def _reason(error: BaseException | None) -> str:
+    """Why the connection is gone, in words without numbers and addresses."""
+    if isinstance(error, OSError):
+        if error.errno in (errno.EPIPE, errno.ECONNRESET):
+            return "the connection was reset"
+        return error.strerror or str(error)
+    return str(error) if error else "the connection was closed"
+
+
+class Connection:
+    """One connection, for one exchange at a time; the parser's callbacks are its own.
+
+    After `begin`, `advance` reads once: until ``head_done`` for status and headers, until
+    ``complete`` for the body, which `take` hands out.
+    """
+
+    __slots__ = (
+        "_head_size",
+        "_marked",
+        "_parser",
+        "_pieces",
+        "_registry",
+        "_surplus",
+        "body_size",
+        "complete",
+        "headers",
+        "idle_since",
+        "keep_alive",
+        "received",
+        "status",
+        "wire",
+    )
+
+    def __init__(self, wire: Wire, registry: "set[Connection]") -> None:
+        self.wire = wire
+        self._registry = registry
+        registry.add(self)
+        self.idle_since = 0.0
+        self._marked: bytes | None = None
+        self._renew()
+
+    def _renew(self) -> None:
+        self._parser = httptools.HttpResponseParser(self)
+        self._pieces: list[bytes] = []
+        self._head_size = 0
+        self._surplus = False
+        self.status = 0
+        self.headers: dict[bytes, bytes] = {}
+        self.body_size = 0
+        self.received = False
+        self.complete = False
+        self.keep_alive = False
+
+    # The parser calls these.
+
+    def on_message_begin(self) -> None:
+        """A message starts: the answer, or something nobody asked for."""
+        if self.complete:
+            self._surplus = True
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header, whole."""
+        if not self._surplus:
+            self.headers[name.lower()] = value
+
+    def on_headers_complete(self) -> None:
+        """The head is there. That of an interim response (1xx) does not count."""
+        if self._surplus:
+            return
+        status = self._parser.get_status_code()
+        if status < 200:
+            self.headers = {}
+            return
+        self.status = status
+        self.keep_alive = self._parser.should_keep_alive()
+
+    def on_body(self, piece: bytes) -> None:
+        """A piece of the body."""
+        if not self._surplus:
+            self.body_size += len(piece)
+            self._pieces.append(piece)
+
+    def on_message_complete(self) -> None:
+        """The end of the answer, or of an interim one."""
+        if self.status:
+            self.complete = True
+
+    # The client calls these.
+
+    def mark(self) -> None:
+        """Remember how much was acknowledged, for `undelivered`."""
+        self._marked = self.wire.acknowledged()
+
+    def undelivered(self) -> bool:
+        """Whether nothing that was sent since `mark` reached the other side.
+
+        Then the other side had closed its end before, and the request can be sent again
+        without being served twice.
+        """
+        return (
+            not self.received
+            and self._marked is not None
+            and self._marked == self.wire.acknowledged()
+        )
+
+    async def begin(self, request: bytes) -> None:
+        """Send a request.
+
+        A failure to send is not an error yet: a server that refuses a large request
+        answers and closes before it has read all of it.
+        """
+        try:
+            await self.wire.send_all(request)
+        except ConnectionBroken:
+            if not self.wire.quiet():
+                return
+            raise
+
+    async def advance(self) -> None:
+        """Read once and parse what arrived.
+
+        Raises:
+            ConnectionBroken: The other side ended the connection inside the answer.
+            BadHttp: It is not HTTP, or its head is too large.
+        """
+        data = await self.wire.receive()
+        if not data:
+            self._ended()
+            return
+        self.received = True
+        if not self.status:
+            self._head_size += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            if not self.complete:
+                raise BadHttp(f"the answer is not HTTP: {error}") from error
+            self._surplus = True
+        if not self.status and self._head_size > MAX_HEAD:
+            raise BadHttp(f"the headers of the answer exceed {MAX_HEAD} bytes")
+
+    def _ended(self) -> None:
+        delimited = b"content-length" in self.headers or b"chunked" in self.headers.get(
+            b"transfer-encoding", b""
+        )
+        if not self.status or delimited:
+            raise ConnectionBroken("the connection was closed")
+        self.complete = True
+
+    def take(self) -> bytes:
+        """What of the body arrived since the last time."""
+        pieces = self._pieces
+        if not pieces:
+            return b""
+        self._pieces = []
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    @property
+    def reusable(self) -> bool:
+        """Whether another exchange may follow this one."""
+        return self.complete and self.keep_alive and not self._surplus
+
+    def rest(self, now: float) -> None:
+        """Forget the exchange: the connection is idle from ``now`` on."""
+        self.idle_since = now
+        self._renew()
+
+    def close(self) -> None:
+        """Close at once, whatever is going on."""
+        self._registry.discard(self)
+        self.wire.close()
+
+
+class Pool:
+    """Idle connections of one way to one origin: the latest is used first."""
+
+    def __init__(self, *, most: int, patience: float) -> None:
+        self._idle: deque[Connection] = deque()
+        self._most = most
+        self._patience = patience
+
+    def __len__(self) -> int:
+        return len(self._idle)
+
+    def take(self) -> Connection | None:
+        """A connection that still looks alive, or None."""
+        oldest_allowed = trio.current_time() - self._patience
+        self.expire(oldest_allowed)
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.wire.quiet():
+                return connection
+            connection.close()
+        return None
+
+    def expire(self, oldest_allowed: float) -> None:
+        """Close those that have been idle since before ``oldest_allowed``."""
+        while self._idle and self._idle[0].idle_since < oldest_allowed:
+            self._idle.popleft().close()
+
+    def give_back(self, connection: Connection) -> None:
+        """Keep ``connection`` for later when it can be used again, else close it."""
+        if not connection.reusable or len(self._idle) >= self._most:
+            connection.close()
+            return
+        connection.rest(trio.current_time())
+        self._idle.append(connection)
+
+    def retire(self) -> None:
+        """Close all, and keep none from now on."""
+        self._most = 0
+        while self._idle:
+            self._idle.pop().close()

@@ -1,0 +1,1 @@
+"""Helpers that several suites and processes of the tests share."""
