@@ -107,7 +107,8 @@ def alternate(
     ours: Callable[[], float], floor: Callable[[], float], *, rounds: int = 7
 ) -> tuple[float, float]:
     """Medians of two measurements that take turns, so that noise hits both alike."""
-    ours(), floor()
+    ours()
+    floor()
     pairs = [(ours(), floor()) for _ in range(rounds)]
     return median([a for a, _ in pairs]), median([b for _, b in pairs])
 

@@ -1,0 +1,66 @@
+# Two commands do all the set-up on a machine with Python >= 3.11, make and a package index:
+#   make demo    a worked flow with policies, run for real, no credential needed
+#   make test    linters and the whole test suite
+# More: make check (types and coverage too), make bench, make lock, make clean.
+
+PYTHON ?= python3
+JOBS ?= 2
+PIP := -m pip --disable-pip-version-check --quiet
+
+.PHONY: demo test check lint types coverage bench lock clean help
+
+help:
+	@sed -n 's/^#   *//p' Makefile
+
+.venv/ready: requirements-dev.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "heddle needs Python 3.11 or newer; say which: make PYTHON=python3.12"; exit 1; }
+	$(PYTHON) -m venv .venv
+	.venv/bin/python $(PIP) install --require-hashes -r requirements-dev.lock
+	.venv/bin/python $(PIP) install --no-deps --editable .
+	@touch $@
+
+.venv-demo/ready: requirements.lock pyproject.toml $(shell find actors plugins_host heddle -name '*.py')
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "heddle needs Python 3.11 or newer; say which: make PYTHON=python3.12"; exit 1; }
+	$(PYTHON) -m venv .venv-demo
+	.venv-demo/bin/python $(PIP) install --require-hashes -r requirements.lock
+	.venv-demo/bin/python $(PIP) install --no-deps .
+	@touch $@
+
+demo: .venv-demo/ready
+	@PATH="$(CURDIR)/.venv-demo/bin:$$PATH" examples/demo/run
+
+test: .venv/ready lint
+	.venv/bin/python -m pytest -q -n $(JOBS) --dist worksteal
+
+lint: .venv/ready
+	.venv/bin/ruff check --no-cache .
+	.venv/bin/ruff format --no-cache --check .
+	.venv/bin/lint-imports --no-cache
+
+types: .venv/ready
+	.venv/bin/mypy
+	.venv/bin/pyright
+
+coverage: .venv/ready
+	.venv/bin/coverage erase
+	COVERAGE_PROCESS_START=$(CURDIR)/pyproject.toml .venv/bin/coverage run -m pytest -q
+	.venv/bin/coverage combine --quiet
+	.venv/bin/coverage report
+
+check: lint types coverage
+
+bench: .venv/ready
+	.venv/bin/python -m bench
+
+lock: .venv/ready
+	.venv/bin/python $(PIP) install uv
+	.venv/bin/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url \
+		--no-annotate --no-header --python-version 3.11 pyproject.toml -o requirements.lock
+	.venv/bin/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url \
+		--no-annotate --no-header --python-version 3.11 --group dev pyproject.toml \
+		-o requirements-dev.lock
+
+clean:
+	rm -rf .venv .venv-demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*

@@ -1,0 +1,85 @@
+"""What can end a run, each with the fields that a program would ask for."""
+
+from heddle.events import ErrorInfo
+from plugins_host.faults import Fault
+
+
+class RunFailed(Fault):
+    """Base of all that ends a run before its EndNode."""
+
+
+class InputsRefused(RunFailed):
+    """The run's starting state is not what the flow declares."""
+
+
+class NodeFailed(RunFailed):
+    """A node failed and no policy stood in for it. The cause is chained."""
+
+    def __init__(self, cause: Exception, *, node_name: str, node_type: str) -> None:
+        self.error = describe(cause)
+        self.node_name = node_name
+        self.node_type = node_type
+        super().__init__(
+            self.error.message, where=f"node {node_name!r} ({node_type})", fix=""
+        )
+
+
+class LimitReached(RunFailed):
+    """The run used up one of its limits; ``flag`` is the option that moves it."""
+
+    def __init__(self, what: str, *, where: str, flag: str) -> None:
+        super().__init__(
+            what, where=where, fix=f"Raise {flag}, or look for a loop that never ends."
+        )
+        self.flag = flag
+
+
+class RunTimedOut(RunFailed):
+    """The run's time is up. ``seconds`` is what it had."""
+
+    def __init__(self, seconds: float, *, where: str) -> None:
+        super().__init__(
+            f"the run took longer than {seconds:g} s and was stopped",
+            where=where,
+            fix="Raise --timeout, or find what is slow with --verbose.",
+        )
+        self.seconds = seconds
+
+
+class NoWayOn(RunFailed):
+    """A settled node has no edge to leave by."""
+
+
+class NodeFault(Fault):
+    """A node could not do its work; the walk adds which node it was."""
+
+
+class InputMissing(NodeFault):
+    """An input that the node needs has no value and no default."""
+
+
+class InputMismatch(NodeFault):
+    """An input has a value that cannot become the declared type."""
+
+
+class OutputMismatch(NodeFault):
+    """What a node produced is not what its outputs declare."""
+
+
+class AgentStopped(NodeFault):
+    """An agent used up its rounds without an answer."""
+
+
+class EngineFault(NodeFault):
+    """Something in heddle broke: a bug of ours, told as one."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(
+            f"heddle itself failed here: {type(cause).__name__}: {cause}",
+            fix="This is a bug in heddle; run with --debug and report the traceback.",
+        )
+
+
+def describe(error: BaseException) -> ErrorInfo:
+    """An error as events and policies show it: its class and its whole sentence."""
+    return ErrorInfo(type(error).__name__, str(error))

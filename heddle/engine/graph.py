@@ -1,0 +1,423 @@
+"""A flow compiled: nodes by number, edges as look-ups, data feeds resolved; immutable.
+
+`compile_graph` turns a document's flow into a `Graph` that any number of runs share, or
+reports everything that is wrong with its connections at once: starts, dead ends,
+unreachable nodes, branches without an edge, edges that can't be taken, data edges that
+read or write what isn't there or can't be converted, and reserved names.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from heddle.engine.shapes import (
+    NEXT,
+    SHAPES,
+    Properties,
+    Shape,
+    shape_of,
+    start_inputs,
+)
+from heddle.spec import (
+    Component,
+    ControlFlowEdge,
+    DataFlowEdge,
+    Document,
+    DocumentError,
+    EndNode,
+    Flow,
+    Problem,
+    StartNode,
+    is_subtype,
+)
+from plugins_host.faults import one_of
+
+RESERVED: Final = "_"
+"""First character of the state keys that heddle keeps for itself."""
+
+
+class Feed(Struct, frozen=True):
+    """How one input of a node gets its value.
+
+    ``sources`` are (node, output) pairs of data edges; the one executed last wins. With
+    none, the value is the carried state's of that name. ``schema`` is the type to
+    convert to, None for any. ``required`` inputs fail the node when there is no value.
+    """
+
+    name: str
+    sources: tuple[tuple[int, str], ...]
+    schema: Mapping[str, Any] | None
+    default: Any | UnsetType
+    required: bool
+
+
+class GraphNode(Struct, frozen=True):
+    """A node with everything about its place in the flow.
+
+    ``onward`` is where the unbranched edge leads, ``branches`` where labelled ones do.
+    """
+
+    index: int
+    name: str
+    type: str
+    component: Component
+    shape: Shape
+    onward: int | None
+    branches: Mapping[str, int]
+    feeds: tuple[Feed, ...]
+
+
+class Graph(Struct, frozen=True):
+    """A whole flow. ``inputs`` are what a run must bring, ``outputs`` what it returns."""
+
+    name: str
+    nodes: tuple[GraphNode, ...]
+    start: int
+    inputs: Properties
+    outputs: Properties
+    warnings: tuple[Problem, ...] = ()
+
+
+def compile_graph(document: Document, *, name: str = "document") -> Graph:
+    """Compile the document's flow; ``name`` is what errors call the document.
+
+    Raises:
+        DocumentError: With every problem of the flow's connections.
+    """
+    flow = document.root
+    if not isinstance(flow, Flow):
+        raise DocumentError(
+            [
+                Problem(
+                    "$.component_type",
+                    f"the document is a {flow.component_type}, and what runs is a Flow",
+                    "Put it into an AgentNode of a Flow.",
+                )
+            ],
+            name=name,
+        )
+    return _Compiler(document, flow, name).graph()
+
+
+class _Compiler:
+    """One compilation: look-ups made once, problems gathered as they are met."""
+
+    def __init__(self, document: Document, flow: Flow, name: str) -> None:
+        self.document = document
+        self.name = name
+        self.flow = flow
+        self.problems: list[Problem] = []
+        self.warnings: list[Problem] = []
+        self.shapes: list[Shape] = [self._shape(node) for node in flow.nodes]
+        self.index = {node.id: number for number, node in enumerate(flow.nodes)}
+        self.unbranched: list[list[int]] = [[] for _ in flow.nodes]
+        self.branches: list[dict[str, int]] = [{} for _ in flow.nodes]
+
+    def graph(self) -> Graph:
+        starts = [
+            n for n, node in enumerate(self.flow.nodes) if isinstance(node, StartNode)
+        ]
+        self._check_start(starts)
+        self._check_names()
+        self._route()
+        feeds = self._feeds()
+        if starts:
+            self._check_reach(starts[0])
+        self._check_results()
+        if self.problems:
+            raise DocumentError(self.problems, name=self.name)
+        start = self.flow.nodes[starts[0]]
+        assert isinstance(start, StartNode)
+        return Graph(
+            name=self.flow.name,
+            nodes=tuple(
+                GraphNode(
+                    index=number,
+                    name=node.name,
+                    type=node.component_type,
+                    component=node,
+                    shape=self.shapes[number],
+                    onward=next(iter(self.unbranched[number]), None),
+                    branches=self.branches[number],
+                    feeds=tuple(feeds[number]),
+                )
+                for number, node in enumerate(self.flow.nodes)
+            ),
+            start=starts[0],
+            inputs=start_inputs(start, self.flow),
+            outputs=self.flow.outputs or (),
+            warnings=tuple(self.warnings),
+        )
+
+    # -- what is reported where ------------------------------------------------------
+
+    def _problem(
+        self, component: Component, what: str, fix: str = "", tail: str = ""
+    ) -> None:
+        self.problems.append(Problem(self.document.path_of(component) + tail, what, fix))
+
+    def _shape(self, node: Component) -> Shape:
+        shape = shape_of(node, self.flow)
+        if shape is None:
+            runs = ", ".join(sorted(each.__name__ for each in SHAPES))
+            self._problem(
+                node,
+                f"node {node.name!r} is a {node.component_type}, which this version of "
+                "heddle reads and does not run yet",
+                f"Node types that run: {runs}.",
+                ".component_type",
+            )
+            return Shape()
+        return shape
+
+    # -- nodes and control edges -----------------------------------------------------
+
+    def _check_start(self, starts: list[int]) -> None:
+        if not starts:
+            self._problem(
+                self.flow,
+                "the flow has no StartNode",
+                "Add one; a flow begins there.",
+                ".nodes",
+            )
+        elif len(starts) > 1:
+            listed = ", ".join(repr(self.flow.nodes[n].name) for n in starts)
+            self._problem(
+                self.flow,
+                f"the flow has {len(starts)} StartNodes: {listed}",
+                "Keep one.",
+                ".nodes",
+            )
+        elif self.flow.start_node.id != self.flow.nodes[starts[0]].id:
+            self._problem(
+                self.flow,
+                f"start_node is {self.flow.start_node.name!r}, which is not the flow's "
+                "StartNode",
+                f"Name {self.flow.nodes[starts[0]].name!r} there.",
+                ".start_node",
+            )
+
+    def _check_names(self) -> None:
+        """State keys that begin with an underscore are heddle's own."""
+        for node, shape in zip(self.flow.nodes, self.shapes, strict=True):
+            declared = {each.title for each in (*shape.inputs, *shape.outputs)}
+            for title in sorted(each for each in declared if each.startswith(RESERVED)):
+                self._problem(
+                    node,
+                    f"node {node.name!r} declares {title!r}, and names that begin with "
+                    f"{RESERVED!r} are reserved",
+                    "Choose another name.",
+                )
+
+    def _route(self) -> None:
+        """Fill the look-ups of control edges, and refuse those that can't be taken."""
+        for edge in self.flow.control_flow_connections:
+            if not isinstance(edge, ControlFlowEdge):
+                continue  # a plugin's edge: refused as a component that does not run
+            source = self.index.get(edge.from_node.id)
+            target = self.index.get(edge.to_node.id)
+            if source is None or target is None:
+                continue  # the document check has told it
+            node, shape = self.flow.nodes[source], self.shapes[source]
+            label = NEXT if edge.from_branch is None else edge.from_branch
+            if isinstance(node, EndNode):
+                self._problem(
+                    edge,
+                    f"an edge leaves {node.name!r}, which is an EndNode",
+                    "A flow ends there: remove the edge.",
+                )
+            elif isinstance(self.flow.nodes[target], StartNode):
+                self._problem(
+                    edge,
+                    f"an edge leads to {self.flow.nodes[target].name!r}, the StartNode",
+                    "Lead it to the node after the start.",
+                )
+            elif label in shape.branches:
+                self._branch(source, target, label, edge)
+            elif label == NEXT:
+                self._unbranched(source, target, edge)
+            else:
+                self._problem(
+                    edge,
+                    f"the edge leaves {node.name!r} by branch {label!r}, which it never "
+                    "takes",
+                    one_of(label, sorted(shape.branches or {NEXT})),
+                    ".from_branch",
+                )
+        for number, shape in enumerate(self.shapes):
+            node = self.flow.nodes[number]
+            for label in sorted(shape.branches - set(self.branches[number])):
+                self._problem(
+                    node,
+                    f"no edge leaves {node.name!r} by its branch {label!r}",
+                    f'Add a ControlFlowEdge with "from_branch": "{label}".',
+                )
+
+    def _branch(self, source: int, target: int, label: str, edge: Component) -> None:
+        if self.branches[source].setdefault(label, target) != target:
+            self._problem(
+                edge,
+                f"two edges leave {self.flow.nodes[source].name!r} by branch {label!r}",
+                "Keep one: a branch leads to one node.",
+            )
+
+    def _unbranched(self, source: int, target: int, edge: Component) -> None:
+        self.unbranched[source].append(target)
+        if len(self.unbranched[source]) > 1:
+            taken = self.flow.nodes[self.unbranched[source][0]].name
+            name = self.flow.nodes[source].name
+            self.warnings.append(
+                Problem(
+                    self.document.path_of(edge),
+                    f"several unbranched edges leave {name!r}; the first, to {taken!r}, is "
+                    "the one that is taken",
+                    "Remove the others, or branch with a BranchingNode.",
+                )
+            )
+
+    def _targets(self, number: int) -> Iterator[int]:
+        yield from self.unbranched[number][:1]
+        yield from self.branches[number].values()
+
+    def _check_reach(self, start: int) -> None:
+        """Everything is reached, something ends, and nothing stops short of an end."""
+        reached = {start}
+        todo = [start]
+        while todo:
+            for target in self._targets(todo.pop()):
+                if target not in reached:
+                    reached.add(target)
+                    todo.append(target)
+        for number, node in enumerate(self.flow.nodes):
+            if number not in reached and not isinstance(node, StartNode):
+                self._problem(
+                    node,
+                    f"no path leads from the start to {node.name!r}",
+                    "Connect it, or remove it.",
+                )
+            elif not isinstance(node, EndNode) and not any(
+                True for _ in self._targets(number)
+            ):
+                self._problem(
+                    node,
+                    f"the flow cannot go on after {node.name!r}: no edge leaves it",
+                    "Lead an edge from it to the next node or to an EndNode.",
+                )
+        if not any(isinstance(self.flow.nodes[number], EndNode) for number in reached):
+            self._problem(
+                self.flow, "no EndNode can be reached from the start", "Add one.", ".nodes"
+            )
+
+    # -- data edges ------------------------------------------------------------------
+
+    def _feeds(self) -> list[list[Feed]]:
+        wired: list[dict[str, list[tuple[int, str]]]] = [{} for _ in self.flow.nodes]
+        for edge in self.flow.data_flow_connections or ():
+            if not isinstance(edge, DataFlowEdge):
+                continue
+            source = self.index.get(edge.source_node.id)
+            target = self.index.get(edge.destination_node.id)
+            if source is None or target is None:
+                continue  # the document check has told it
+            self._check_data_edge(edge, source, target)
+            pairs = wired[target].setdefault(edge.destination_input, [])
+            pairs.append((source, edge.source_output))
+        return [self._node_feeds(number, pairs) for number, pairs in enumerate(wired)]
+
+    def _node_feeds(
+        self, number: int, wired: Mapping[str, list[tuple[int, str]]]
+    ) -> list[Feed]:
+        declared = {each.title: each for each in self.shapes[number].inputs}
+        defaults = {}
+        if isinstance(self.flow.nodes[number], EndNode):
+            # An EndNode that was not given one of the flow's outputs returns the
+            # flow's default for it.
+            defaults = {
+                each.title: each.default
+                for each in self.flow.outputs or ()
+                if each.has_default
+            }
+        feeds = []
+        for name in [*declared, *(each for each in wired if each not in declared)]:
+            known = declared.get(name)
+            default = defaults.get(name, UNSET)
+            if known is not None and known.has_default:
+                default = known.default
+            feeds.append(
+                Feed(
+                    name=name,
+                    sources=tuple(wired.get(name, ())),
+                    schema=None if known is None else known.schema,
+                    default=default,
+                    required=name in wired,
+                )
+            )
+        return feeds
+
+    def _check_data_edge(self, edge: Any, source: int, target: int) -> None:
+        origin, reader = self.flow.nodes[source], self.flow.nodes[target]
+        gives, takes = self.shapes[source].gives, self.shapes[target].takes
+        output, name = edge.source_output, edge.destination_input
+        if type(origin) not in SHAPES or type(reader) not in SHAPES:
+            return  # already refused for what they are
+        if gives is not None and output not in gives:
+            self._problem(
+                edge,
+                f"{origin.name!r} has no output {output!r}",
+                one_of(output, sorted(gives)),
+                ".source_output",
+            )
+            return
+        if takes is not None and name not in takes:
+            self._problem(
+                edge,
+                f"{reader.name!r} has no input {name!r}",
+                one_of(name, sorted(takes)),
+                ".destination_input",
+            )
+            return
+        given = next((p for p in self.shapes[source].outputs if p.title == output), None)
+        wanted = next((p for p in self.shapes[target].inputs if p.title == name), None)
+        if given and wanted and not is_subtype(given.schema, wanted.schema):
+            self._problem(
+                edge,
+                f"{origin.name!r} gives {output!r} as {type_text(given.schema)}, which "
+                f"cannot become the {type_text(wanted.schema)} that input {name!r} of "
+                f"{reader.name!r} declares",
+                "Change one of the two types.",
+            )
+
+    def _check_results(self) -> None:
+        """Each declared output of the flow comes from every EndNode or has a default."""
+        for output in self.flow.outputs or ():
+            if output.has_default:
+                continue
+            for node, shape in zip(self.flow.nodes, self.shapes, strict=True):
+                lacks = shape.takes is not None and output.title not in shape.takes
+                if isinstance(node, EndNode) and lacks:
+                    self._problem(
+                        node,
+                        f"the flow declares output {output.title!r}, and EndNode "
+                        f"{node.name!r} does not return it",
+                        "Add it to the EndNode, or give the flow's output a default.",
+                    )
+
+
+def type_text(schema: Mapping[str, Any]) -> str:
+    """A JSON Schema's type in a few words."""
+    kind = schema.get("type")
+    if kind == "array" and isinstance(schema.get("items"), Mapping):
+        return f"array of {type_text(schema['items'])}"
+    if isinstance(kind, str):
+        return kind
+    return msgspec.json.encode({k: v for k, v in schema.items() if k != "title"}).decode()
+
+
+def branching_input(shape: Shape) -> str:
+    """The name of the one input that a BranchingNode decides by."""
+    if shape.inputs:
+        return shape.inputs[0].title
+    assert shape.takes
+    return next(iter(shape.takes))

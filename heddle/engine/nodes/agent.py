@@ -1,0 +1,115 @@
+"""AgentNode: a model that may call tools, in rounds, until it answers."""
+
+from typing import Any, Final, cast
+
+import msgspec
+
+from heddle.engine.faults import AgentStopped, OutputMismatch
+from heddle.engine.graph import RESERVED, Graph, GraphNode
+from heddle.engine.model_calls import call_model
+from heddle.engine.nodes.llm import fill
+from heddle.engine.shapes import AGENT_RESULT, Properties
+from heddle.engine.state import State
+from heddle.engine.structured import (
+    json_object,
+    output_schema,
+    read_structured,
+    single_text,
+)
+from heddle.engine.tool_calls import AgentTools, PlannedCall, answer_calls
+from heddle.engine.work import NodeContext, Result, Waiting
+from heddle.spec import Agent, AgentNode, Tool
+from plugins_host.conversation import Message, ModelResponse, ToolCall
+
+MAX_ROUNDS: Final = 10
+"""Model calls of one agent execution; no setting moves it."""
+
+
+def agent(node: GraphNode, graph: Graph) -> Waiting:
+    """Ask, run the tools asked for, ask again; the first answer without calls is it."""
+    component = cast("Agent", cast("AgentNode", node.component).agent)
+    tools = AgentTools([tool for tool in component.tools if isinstance(tool, Tool)])
+    answers = _Answers(node.shape.outputs)
+
+    async def execute(given: State, context: NodeContext) -> Result:
+        shown = {key: value for key, value in given.items() if not key.startswith(RESERVED)}
+        messages = [Message("user", msgspec.json.encode(shown).decode())]
+        if component.system_prompt:
+            system = fill(component.system_prompt, given, context)
+            messages.insert(0, Message("system", system))
+        ids: set[str] = set()
+        repaired = False
+        async with context.services.tools.workspace() as workspace:
+            for number in range(1, MAX_ROUNDS + 1):
+                response = await call_model(
+                    context,
+                    component.llm_config,
+                    tuple(messages),
+                    tools=tools.definitions,
+                    schema=answers.schema,
+                )
+                if response.tool_calls:
+                    calls = tools.plan(response.tool_calls, ids, f"call_{number}")
+                    messages.append(_asking(response, calls))
+                    messages += await answer_calls(context, tools, calls, workspace)
+                    continue
+                try:
+                    return Result(answers.read(response.content))
+                except OutputMismatch as error:
+                    if repaired or number == MAX_ROUNDS:
+                        raise
+                    repaired = True
+                    messages.append(Message("assistant", response.content))
+                    messages.append(Message("user", _repair(error)))
+        raise AgentStopped(
+            f"the agent {component.name!r} used its {MAX_ROUNDS} rounds and was still "
+            "calling tools",
+            fix="Tell it in its system prompt when to stop, or split its task.",
+        )
+
+    return Waiting(execute)
+
+
+class _Answers:
+    """What an agent's final text becomes, by the outputs that are declared.
+
+    None: ``result``, and the keys of the answer when it is a JSON object. One string:
+    the text under its name. Anything else: a JSON object of that schema.
+    """
+
+    def __init__(self, outputs: Properties) -> None:
+        self._outputs = outputs
+        self._text = single_text(outputs) if outputs else AGENT_RESULT
+        self.schema: dict[str, Any] | None = None if self._text else output_schema(outputs)
+
+    def read(self, text: str) -> State:
+        """Raises `OutputMismatch` for an answer that is not of the schema."""
+        if not self._text:
+            return read_structured(self._outputs, text)
+        output: State = {self._text: text}
+        if self._text == AGENT_RESULT:
+            output.update(
+                (key, value)
+                for key, value in (json_object(text) or {}).items()
+                if not key.startswith(RESERVED)
+            )
+        return output
+
+
+def _asking(response: ModelResponse, calls: list[PlannedCall]) -> Message:
+    """The assistant's message with the ids under which its calls are answered."""
+    return Message(
+        "assistant",
+        response.content,
+        tuple(
+            ToolCall(planned.id, planned.name, asked.arguments)
+            for planned, asked in zip(calls, response.tool_calls, strict=True)
+        ),
+    )
+
+
+def _repair(error: OutputMismatch) -> str:
+    return (
+        f"That answer does not fit: {error.what}. "
+        "Answer again with nothing but one JSON object of the requested schema."
+    )

@@ -1,0 +1,41 @@
+"""LlmNode: one prompt, one answer, as text or as the declared outputs."""
+
+from typing import cast
+
+from heddle.engine.graph import Graph, GraphNode
+from heddle.engine.model_calls import call_model
+from heddle.engine.shapes import GENERATED_TEXT
+from heddle.engine.state import State
+from heddle.engine.structured import output_schema, read_structured, single_text
+from heddle.engine.work import NodeContext, Result, Waiting
+from heddle.spec import LlmNode, render
+from plugins_host.conversation import Message
+
+
+def llm(node: GraphNode, graph: Graph) -> Waiting:
+    """Ask once; several outputs, or one that is no string, ask for a JSON object."""
+    component = cast("LlmNode", node.component)
+    outputs = node.shape.outputs
+    text_output = single_text(outputs) if outputs else GENERATED_TEXT
+    schema = None if text_output else output_schema(outputs)
+
+    async def execute(given: State, context: NodeContext) -> Result:
+        prompt = fill(component.prompt_template, given, context)
+        response = await call_model(
+            context, component.llm_config, (Message("user", prompt),), schema=schema
+        )
+        if text_output:
+            return Result({text_output: response.content})
+        return Result(read_structured(outputs, response.content))
+
+    return Waiting(execute)
+
+
+def fill(template: str, given: State, context: NodeContext) -> str:
+    """Fill in the state's values; an unknown placeholder stays, with a warning."""
+    text, unknown = render(template, given)
+    for name in unknown:
+        context.warn_once(
+            f"placeholder {{{{{name}}}}} has no value in the state and was left as it is"
+        )
+    return text

@@ -1,0 +1,75 @@
+"""StartNode, EndNode and BranchingNode: nodes that only look at the state."""
+
+from typing import cast
+
+from heddle.engine.faults import InputMissing
+from heddle.engine.graph import Graph, GraphNode, branching_input
+from heddle.engine.shapes import (
+    DEFAULT_BRANCH,
+    DEFAULT_BRANCH_KEY,
+    Properties,
+    end_outputs,
+)
+from heddle.engine.state import State, check_inputs, declared_outputs
+from heddle.engine.work import Pure, Result
+from heddle.spec import BranchingNode, EndNode, StartNode, as_text
+from plugins_host.faults import one_of
+
+
+def start(node: GraphNode, graph: Graph) -> Pure:
+    """Pass the state through: declared inputs checked, defaults filled in.
+
+    A StartNode that lists only outputs documents what it expects: their defaults are
+    filled in, nothing is enforced.
+    """
+    documented = cast("StartNode", node.component).outputs or ()
+    defaults = {each.title: each.default for each in documented if each.has_default}
+
+    def step(given: State) -> Result:
+        filled = check_inputs(graph.inputs, given)
+        for title, default in defaults.items():
+            filled.setdefault(title, default)
+        return Result(filled)
+
+    return Pure(step)
+
+
+def end(node: GraphNode, graph: Graph) -> Pure:
+    """Return what the EndNode declares; the whole state when it declares nothing."""
+    declared = end_outputs(cast("EndNode", node.component))
+
+    def step(given: State) -> Result:
+        if not declared:
+            return Result(given)
+        return Result(
+            declared_outputs(_with_defaults(declared, graph), given, of="the flow")
+        )
+
+    return Pure(step)
+
+
+def _with_defaults(declared: Properties, graph: Graph) -> Properties:
+    """The EndNode's outputs, with the flow's default where only the flow has one."""
+    flow = {each.title: each for each in graph.outputs if each.has_default}
+    return tuple(
+        each if each.has_default or each.title not in flow else flow[each.title]
+        for each in declared
+    )
+
+
+def branch(node: GraphNode, graph: Graph) -> Pure:
+    """Choose by the text of one input: 5 and true match "5" and "true"."""
+    component = cast("BranchingNode", node.component)
+    key = branching_input(node.shape)
+    mapping = component.mapping
+    default = mapping.get(DEFAULT_BRANCH_KEY, DEFAULT_BRANCH)
+
+    def step(given: State) -> Result:
+        if key not in given:
+            raise InputMissing(
+                f"there is nothing to branch by: the state has no {key!r}",
+                fix=one_of(key, given),
+            )
+        return Result({}, mapping.get(as_text(given[key]), default))
+
+    return Pure(step)

@@ -1,0 +1,53 @@
+"""ToolNode: the input state goes into a tool, its output into the state."""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from heddle.engine.faults import OutputMismatch
+from heddle.engine.graph import Graph, GraphNode
+from heddle.engine.shapes import Properties
+from heddle.engine.state import State, declared_outputs, output_value
+from heddle.engine.work import NodeContext, Result, Waiting
+from heddle.spec import ToolNode
+
+
+def tool(node: GraphNode, graph: Graph) -> Waiting:
+    """Run the tool with its declared inputs; with the whole state when it declares none."""
+    component = cast("ToolNode", node.component)
+    name = component.tool.name
+    inputs = [each.title for each in node.shape.inputs]
+
+    async def execute(given: State, context: NodeContext) -> Result:
+        arguments = {key: given[key] for key in inputs if key in given} if inputs else given
+        tools = context.services.tools
+        async with tools.workspace() as workspace:
+            found = await tools.run(
+                name, arguments, workspace=workspace, run_key=context.services.run_key
+            )
+        return Result(shape_output(node.shape.outputs, found, of=f"tool {name!r}"))
+
+    return Waiting(execute)
+
+
+def shape_output(declared: Properties, found: Mapping[str, Any], *, of: str) -> State:
+    """A tool's JSON object as the outputs it declares.
+
+    None declared: the object itself. Several: by title. One: what the tool returned is
+    that output, whether it wrote it bare or under its title.
+
+    Raises:
+        OutputMismatch: An output is missing without a default, or is of another type.
+    """
+    if len(declared) != 1:
+        return declared_outputs(declared, found, of=of) if declared else dict(found)
+    only = declared[0]
+    kind = only.schema.get("type")
+    titled = only.title in found and (len(found) == 1 or kind != "object")
+    if titled or (not found and only.has_default):
+        return declared_outputs(declared, found, of=of)
+    if kind in ("object", None) and (found or kind == "object"):
+        return {only.title: output_value(only, dict(found), of=of)}
+    raise OutputMismatch(
+        f"{of} gave no {only.title!r}, which the outputs declare",
+        fix=f"It gave: {', '.join(map(repr, found)) or 'nothing'}.",
+    )

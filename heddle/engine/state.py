@@ -1,0 +1,188 @@
+"""The one JSON object that a run carries, and what of it a node is given.
+
+A node's input is the carried state with the node's declared inputs laid over it: from
+the source of a data edge that was executed last, else from the state by name; converted
+to the declared type; a default where there is nothing. Pure functions over data.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import UNSET
+
+from heddle.engine.faults import InputMismatch, InputMissing, InputsRefused, OutputMismatch
+from heddle.engine.graph import RESERVED, Feed, Graph, GraphNode
+from heddle.engine.shapes import Properties
+from heddle.spec import Property, TypeConversionError, check, convert
+
+State = dict[str, Any]
+
+_NOTHING: Any = object()
+
+
+class Ran:
+    """What each node put out when it was last executed, and in which order."""
+
+    __slots__ = ("_clock", "_last")
+
+    def __init__(self) -> None:
+        self._clock = 0
+        self._last: dict[int, tuple[int, Mapping[str, Any]]] = {}
+
+    def record(self, node: int, output: Mapping[str, Any]) -> None:
+        """Node number ``node`` has settled with ``output``."""
+        self._clock += 1
+        self._last[node] = (self._clock, output)
+
+    def latest(self, sources: tuple[tuple[int, str], ...]) -> Any:
+        """The value of the source executed last, or a marker when none has one."""
+        newest, value = 0, _NOTHING
+        for node, name in sources:
+            at, output = self._last.get(node, (0, _EMPTY))
+            if at > newest:
+                newest, value = at, output.get(name, _NOTHING)
+        return value
+
+
+_EMPTY: Mapping[str, Any] = {}
+
+
+def node_input(node: GraphNode, carried: State, ran: Ran) -> State:
+    """A new object: the carried state under the node's own inputs.
+
+    Raises:
+        InputMissing: A connected input has neither a value nor a default.
+        InputMismatch: A value cannot become the declared type.
+    """
+    given = dict(carried)
+    for feed in node.feeds:
+        if feed.sources:
+            value = ran.latest(feed.sources)
+        else:
+            value = carried.get(feed.name, _NOTHING)
+        if value is _NOTHING:
+            value = _default(feed)
+            if value is _NOTHING:
+                given.pop(feed.name, None)
+                continue
+        elif feed.schema is not None:
+            value = _converted(feed, value)
+        given[feed.name] = value
+    return given
+
+
+def _default(feed: Feed) -> Any:
+    if feed.default is not UNSET:
+        return feed.default
+    if feed.required:
+        raise InputMissing(
+            f"input {feed.name!r} has no value: the node that it is connected to did not "
+            "run or put nothing out under that name, and it has no default",
+            fix="Give the input a default, or connect it to a node that always runs.",
+        )
+    return _NOTHING
+
+
+def _converted(feed: Feed, value: Any) -> Any:
+    assert feed.schema is not None
+    try:
+        return convert(value, feed.schema)
+    except TypeConversionError as error:
+        raise InputMismatch(
+            f"input {feed.name!r}: {error.what}",
+            fix="Connect it to a value of that type.",
+        ) from error
+
+
+def start_state(graph: Graph, inputs: Mapping[str, Any]) -> State:
+    """The state that a run begins with: its inputs, checked later by the StartNode.
+
+    Raises:
+        InputsRefused: A key is one of those that heddle keeps for itself.
+    """
+    taken = [key for key in inputs if key.startswith(RESERVED)]
+    if taken:
+        raise InputsRefused(
+            f"input {taken[0]!r}: names that begin with {RESERVED!r} are reserved",
+            where=f"flow {graph.name!r}",
+            fix="Choose another name.",
+        )
+    return dict(inputs)
+
+
+def check_inputs(declared: Properties, given: State) -> State:
+    """The given state with defaults filled in, or every problem with it.
+
+    Raises:
+        InputMissing: An input without a default is missing.
+        InputMismatch: An input has the wrong type.
+    """
+    filled = dict(given)
+    missing: list[str] = []
+    wrong: list[str] = []
+    for each in declared:
+        if each.title in filled:
+            faults = check(filled[each.title], each.schema)
+            wrong += (f"{each.title!r}{path}: {text}" for path, text in faults)
+        elif each.has_default:
+            filled[each.title] = each.default
+        else:
+            missing.append(each.title)
+    if missing:
+        listed = ", ".join(repr(name) for name in missing)
+        also = f"; and {'; '.join(wrong)}" if wrong else ""
+        raise InputMissing(
+            f"the flow needs {'inputs' if len(missing) > 1 else 'input'} {listed}, which "
+            f"{'were' if len(missing) > 1 else 'was'} not given{also}",
+            fix="Pass them with --input, or give them a default in the flow.",
+        )
+    if wrong:
+        raise InputMismatch(
+            f"wrong type of input {'; '.join(wrong)}",
+            fix="Pass a value of the declared type.",
+        )
+    return filled
+
+
+def declared_outputs(declared: Properties, found: Mapping[str, Any], *, of: str) -> State:
+    """The declared outputs out of what was found: converted, defaults filled in.
+
+    Args:
+        declared: At least one output.
+        found: Values by name; names that are not declared are left out.
+        of: Who produced it, for the error: "tool 'x'", "the model".
+
+    Raises:
+        OutputMismatch: One is missing without a default, or is of another type.
+    """
+    result: State = {}
+    for each in declared:
+        if each.title not in found:
+            if not each.has_default:
+                raise OutputMismatch(
+                    f"{of} gave no {each.title!r}, which the outputs declare",
+                    fix=f"It gave: {', '.join(map(repr, found)) or 'nothing'}.",
+                )
+            result[each.title] = each.default
+            continue
+        result[each.title] = output_value(each, found[each.title], of=of)
+    return result
+
+
+def output_value(declared: Property, value: Any, *, of: str) -> Any:
+    """One output as its declared type.
+
+    Raises:
+        OutputMismatch: The value cannot become that type.
+    """
+    try:
+        value = convert(value, declared.schema)
+    except TypeConversionError as error:
+        raise OutputMismatch(
+            f"{of} gave {declared.title!r} as something else than declared: {error.what}"
+        ) from error
+    faults = check(value, declared.schema)
+    if faults:
+        path, text = faults[0]
+        raise OutputMismatch(f"{of} gave a wrong {declared.title!r}{path}: {text}")
+    return value

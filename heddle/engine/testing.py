@@ -1,0 +1,124 @@
+"""Stand-ins for what a run is given, and a run in one call, for tests and benchmarks.
+
+result, events = await run_document(flow_bytes, {"x": 1}, tools={"double": double})
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Self
+
+from heddle.engine.plan import make_plan
+from heddle.engine.run import Run
+from heddle.engine.walk import Limits
+from heddle.engine.work import Services
+from heddle.events import Event
+from heddle.spec import Component, read_document
+from plugins_host.conversation import ModelRequest, ModelResponse
+
+Answer = ModelResponse | str | Exception
+ToolFunction = Callable[..., Mapping[str, Any] | Awaitable[Mapping[str, Any]]]
+
+
+class FakeModels:
+    """Answers model calls from a list, or by a function of the request.
+
+    ``requests`` keeps what was asked. Text is streamed in pieces of three characters.
+    """
+
+    def __init__(
+        self,
+        answers: Iterable[Answer]
+        | Callable[[ModelRequest], Answer | Awaitable[Answer]] = (),
+    ) -> None:
+        self._answer = answers if callable(answers) else None
+        self._answers = iter(()) if callable(answers) else iter(answers)
+        self.requests: list[ModelRequest] = []
+
+    def defaults(self, llm: Component) -> Mapping[str, Any]:
+        """No generation parameters."""
+        return {}
+
+    async def chat(
+        self,
+        llm: Component,
+        request: ModelRequest,
+        *,
+        on_text: Callable[[str], None] | None,
+    ) -> ModelResponse:
+        """The next answer; an exception in its place is raised."""
+        self.requests.append(request)
+        answer: Any = self._answer(request) if self._answer else next(self._answers)
+        if isinstance(answer, Awaitable):
+            answer = await answer
+        if isinstance(answer, Exception):
+            raise answer
+        response = ModelResponse(answer) if isinstance(answer, str) else answer
+        assert isinstance(response, ModelResponse)
+        if on_text is not None:
+            for at in range(0, len(response.content), 3):
+                on_text(response.content[at : at + 3])
+        return response
+
+
+class FakeWorkspace:
+    """Counts who is inside."""
+
+    def __init__(self, tools: "FakeTools") -> None:
+        self._tools = tools
+
+    async def __aenter__(self) -> Self:
+        self._tools.open_workspaces += 1
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self._tools.open_workspaces -= 1
+
+
+class FakeTools:
+    """Functions, plain or async, as tools, called with the arguments as keywords."""
+
+    def __init__(self, functions: Mapping[str, ToolFunction]) -> None:
+        self._functions = functions
+        self.calls: list[tuple[str, dict[str, Any]]] = []
+        self.open_workspaces = 0
+
+    def workspace(self) -> FakeWorkspace:
+        """A workspace that is no folder."""
+        return FakeWorkspace(self)
+
+    async def run(
+        self, name: str, arguments: Mapping[str, Any], /, *, workspace: Any, run_key: object
+    ) -> Mapping[str, Any]:
+        """Call the function of that name."""
+        self.calls.append((name, dict(arguments)))
+        result: Any = self._functions[name](**arguments)
+        if isinstance(result, Awaitable):
+            result = await result
+        assert isinstance(result, Mapping)
+        return result
+
+
+async def run_document(
+    data: bytes,
+    inputs: Mapping[str, Any] | None = None,
+    *,
+    models: FakeModels | None = None,
+    tools: Mapping[str, ToolFunction] | FakeTools | None = None,
+    limits: Limits | None = None,
+    stream: bool = False,
+    events: list[Event] | None = None,
+) -> tuple[dict[str, Any], list[Event]]:
+    """Read, compile and run a document; its result and its events.
+
+    ``events`` may be passed in to see those of a run that fails.
+    """
+    seen = [] if events is None else events
+    services = Services(
+        models=models or FakeModels(),
+        tools=tools if isinstance(tools, FakeTools) else FakeTools(tools or {}),
+        report=seen.append,
+        stream=stream,
+        run_key=object(),
+        warned=set(),
+    )
+    run = Run(make_plan(read_document(data)), services, limits or Limits())
+    return await run.execute(inputs or {}), seen

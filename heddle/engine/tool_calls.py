@@ -1,0 +1,218 @@
+"""The tool calls of one agent round: read, run side by side, answered in call order.
+
+Whatever happens to a call, the model gets exactly one tool message under its id, for a
+provider refuses a conversation in which a call goes unanswered; and readers of the run
+get one `tool_result` for each `tool_call`.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import trio
+from msgspec import Struct
+
+from heddle.engine.faults import EngineFault, NodeFault, describe
+from heddle.engine.shapes import Properties
+from heddle.engine.work import NodeContext
+from heddle.events import ErrorInfo, ToolCalled, ToolReturned
+from heddle.spec import Tool, check
+from plugins_host.conversation import Message, ToolCall, ToolDefinition
+from plugins_host.faults import Fault, one_of
+
+
+class ToolCallRefused(NodeFault):
+    """The model's call can't be carried out as it stands; the model is told why."""
+
+
+class PlannedCall(Struct, frozen=True):
+    """A call under an id that nothing else in the conversation has.
+
+    ``arguments`` have the tool's defaults filled in. ``fault`` is why the call can't be
+    carried out; it is then answered with that.
+    """
+
+    id: str
+    name: str
+    arguments: dict[str, Any]
+    fault: Fault | None = None
+
+
+class AgentTools:
+    """The tools that an agent's model is offered, by name."""
+
+    def __init__(self, tools: Sequence[Tool]) -> None:
+        self.by_name = {tool.name: tool for tool in tools}
+        self.definitions = tuple(_definition(tool) for tool in tools)
+
+    def plan(
+        self, calls: Sequence[ToolCall], seen: set[str], prefix: str
+    ) -> list[PlannedCall]:
+        """Read the calls of one answer, in order.
+
+        Args:
+            calls: As the model wrote them.
+            seen: Ids that the conversation already has; the new ones are added.
+            prefix: What the ids that heddle gives begin with.
+        """
+        return [self._plan(call, seen, f"{prefix}_{n}") for n, call in enumerate(calls, 1)]
+
+    def _plan(self, call: ToolCall, seen: set[str], spare: str) -> PlannedCall:
+        fault: Fault | None = None
+        identity = call.id
+        if not identity or identity in seen:
+            fault = ToolCallRefused(
+                f"the call came under the id {identity!r} of another call"
+                if identity
+                else "the call came without an id",
+                fix="Call again under an id of its own.",
+            )
+            identity = spare
+            while identity in seen:
+                identity += "_"
+        seen.add(identity)
+        arguments, bad = _arguments(call.arguments)
+        fault = bad or fault
+        tool = self.by_name.get(call.name)
+        if tool is None:
+            fault = fault or ToolCallRefused(
+                f"there is no tool {call.name!r}", fix=one_of(call.name, self.by_name)
+            )
+        else:
+            for each in tool.inputs or ():
+                if each.has_default:
+                    arguments.setdefault(each.title, each.default)
+        return PlannedCall(identity, call.name, arguments, fault)
+
+
+def _definition(tool: Tool) -> ToolDefinition:
+    inputs: Properties = tool.inputs or ()
+    return ToolDefinition(
+        tool.name,
+        tool.description or "",
+        {
+            "type": "object",
+            "properties": {
+                each.title: {k: v for k, v in each.schema.items() if k != "title"}
+                for each in inputs
+            },
+            "required": [each.title for each in inputs if not each.has_default],
+        },
+    )
+
+
+def _arguments(text: str) -> tuple[dict[str, Any], Fault | None]:
+    if not text.strip():
+        return {}, None  # how several models write a call without arguments
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+        fault = ToolCallRefused(
+            f"the arguments are not JSON: {error}", fix="Write one JSON object."
+        )
+        return {}, fault
+    if not isinstance(value, dict):
+        return {}, ToolCallRefused(
+            f"the arguments are {shown(value)}, which is no JSON object",
+            fix="Write one JSON object.",
+        )
+    return value, None
+
+
+def shown(value: object) -> str:
+    """A value as an error shows it: JSON, cut where it stops helping."""
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= 80 else f"{text[:79]}…"
+
+
+def argument_faults(tool: Tool, arguments: Mapping[str, Any]) -> list[str]:
+    """What is wrong with the arguments by the tool's declared inputs."""
+    faults = []
+    for each in tool.inputs or ():
+        if each.title in arguments:
+            found = check(arguments[each.title], each.schema)
+            faults += [f"{each.title!r}{path}: {text}" for path, text in found]
+        elif not each.has_default:
+            faults.append(f"{each.title!r} is missing")
+    return faults
+
+
+async def answer_calls(
+    context: NodeContext,
+    tools: AgentTools,
+    calls: Sequence[PlannedCall],
+    workspace: Any,
+) -> list[Message]:
+    """Carry the calls out side by side; their answers in the order of the calls.
+
+    Raises:
+        Fault: What must end the node; the first in call order when there are several.
+    """
+    if len(calls) == 1:
+        return [await _answer(context, tools, calls[0], workspace)]
+    answers: dict[int, Message] = {}
+    faults: dict[int, Exception] = {}
+
+    async def one(number: int, call: PlannedCall) -> None:
+        try:
+            answers[number] = await _answer(context, tools, call, workspace)
+        except Exception as error:  # noqa: BLE001  raised below, for the node to fail with
+            faults[number] = error
+            nursery.cancel_scope.cancel()
+
+    async with trio.open_nursery() as nursery:
+        for number, call in enumerate(calls):
+            nursery.start_soon(one, number, call, name=f"tool {call.name} {call.id}")
+    if faults:
+        raise faults[min(faults)]
+    return [answers[number] for number in range(len(calls))]
+
+
+async def _answer(
+    context: NodeContext, tools: AgentTools, call: PlannedCall, workspace: Any
+) -> Message:
+    """One call, from its event to the tool message that answers it."""
+    began = time.monotonic()
+    context.report(
+        ToolCalled(context.name, call.name, call.arguments, call.id, time.time())
+    )
+    value: Mapping[str, Any] | None = None
+    error = ErrorInfo("Cancelled", "the run was stopped while the tool was running")
+    try:
+        try:
+            value = await _carry_out(context, tools, call, workspace)
+        except Fault as fault:
+            error = describe(fault)
+        except Exception as fault:  # noqa: BLE001  a bug of ours must not end other calls
+            error = describe(EngineFault(fault))
+    finally:
+        duration = (time.monotonic() - began) * 1000
+        context.report(
+            ToolReturned(context.name, call.name, call.id, duration, value)
+            if value is not None
+            else ToolReturned(context.name, call.name, call.id, duration, error=error)
+        )
+    content: object = {"error": error.message} if value is None else value
+    return Message("tool", msgspec.json.encode(content).decode(), tool_call_id=call.id)
+
+
+async def _carry_out(
+    context: NodeContext, tools: AgentTools, call: PlannedCall, workspace: Any
+) -> Mapping[str, Any]:
+    if call.fault is not None:
+        raise call.fault
+    tool = tools.by_name[call.name]
+    faults = argument_faults(tool, call.arguments)
+    if faults:
+        raise ToolCallRefused(
+            f"the arguments do not fit tool {call.name!r}: {'; '.join(faults)}",
+            fix="Call again with arguments of the declared types.",
+        )
+    if tool.requires_confirmation:
+        raise ToolCallRefused(
+            f"tool {call.name!r} needs a person's confirmation, and there is nobody to ask"
+        )
+    return await context.services.tools.run(
+        call.name, call.arguments, workspace=workspace, run_key=context.services.run_key
+    )

@@ -1,0 +1,191 @@
+"""From a file and options to a run: what the command line and the server both call.
+
+    prepared = load("flow.json")       reads, checks, compiles; starts nothing
+    state = await run(prepared, RunOptions(inputs={"x": 1}), report=print)
+
+Documents are compiled once: plans are kept by a digest of their bytes, bounded, and
+shared by all runs of the same document.
+"""
+
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
+
+from heddle.engine.plan import Plan, make_plan
+from heddle.engine.walk import Limits
+from heddle.events import Event
+from heddle.spec import MAX_DOCUMENT, Format, Problem, read_document
+from plugins_host import Fault
+
+if TYPE_CHECKING:
+    from heddle.tools import Tools
+
+MAX_PLANS: Final = 256
+"""Compiled flows that are kept. A plan is some 20 times its document; a server with more
+flows than this in turn compiles again, which costs it less than a millisecond each."""
+
+MAX_KEPT_DOCUMENT: Final = 256 * 1024
+"""Bytes above which a document is compiled anew each time rather than kept."""
+
+
+class UnreadableFile(Fault):
+    """A file that was named can't be read."""
+
+
+class ToolsMissing(Fault):
+    """The flow uses tools that are not there or can't be run."""
+
+
+class Prepared(Struct, frozen=True):
+    """A document ready to run. ``warnings`` are for whoever reads or runs it."""
+
+    name: str
+    plan: Plan
+    warnings: tuple[Problem, ...]
+
+
+class RunOptions(Struct, frozen=True):
+    """How to run it. Times are in seconds; ``max_tools`` None is four for each core."""
+
+    inputs: Mapping[str, Any] = {}
+    tools_dir: str | None = None
+    max_iterations: int = 50
+    max_node_attempts: int = 3
+    timeout: float = 300.0
+    tool_timeout: float = 30.0
+    plugin_timeout: float = 30.0
+    max_tools: int | None = None
+    stream: bool = True
+    plugins: tuple[str, ...] = ()
+    plugin_config: tuple[str, ...] = ()
+
+    @property
+    def limits(self) -> Limits:
+        """What the engine bounds a run by."""
+        return Limits(self.max_iterations, self.max_node_attempts, self.timeout)
+
+
+class _Plans:
+    """Compiled documents by the digest of their bytes, the least recently used dropped."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._kept: OrderedDict[bytes, Prepared] = OrderedDict()
+
+    def get(self, data: bytes, key: str, compile_it: Callable[[], Prepared]) -> Prepared:
+        if len(data) > MAX_KEPT_DOCUMENT:
+            return compile_it()
+        digest = blake2b(data, key=key.encode()[:64], digest_size=20).digest()
+        found = self._kept.get(digest)
+        if found is None:
+            found = compile_it()
+            self._kept[digest] = found
+            if len(self._kept) > self._most:
+                self._kept.popitem(last=False)
+        else:
+            self._kept.move_to_end(digest)
+        return found
+
+
+_PLANS: Final = _Plans(MAX_PLANS)
+
+
+def prepare(data: bytes, *, name: str, format: Format | None = None) -> Prepared:  # noqa: A002
+    """Read, check and compile a document's bytes, or take the plan that is kept of them.
+
+    Args:
+        data: The document.
+        name: What errors call it, a file name mostly.
+        format: "json" or "yaml"; None to go by the name, then by the look of it.
+
+    Raises:
+        DocumentError: With every problem of the document.
+    """
+
+    def compile_it() -> Prepared:
+        document = read_document(data, name=name, format=format)
+        plan = make_plan(document, name=name)
+        return Prepared(name, plan, (*document.warnings, *plan.graph.warnings))
+
+    return _PLANS.get(data, f"{format}:{name}", compile_it)
+
+
+def load(path: str, *, format: Format | None = None) -> Prepared:  # noqa: A002
+    """Prepare the document in a file.
+
+    Raises:
+        UnreadableFile: It can't be read.
+        DocumentError: With every problem of the document.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            # One byte more than fits tells a document that is too large from one that
+            # just fits, without reading the rest of it.
+            data = file.read(MAX_DOCUMENT + 1)
+    except OSError as error:
+        raise UnreadableFile(
+            f"cannot read it: {error.strerror or error}",
+            where=path,
+            fix="Check the path and its permissions.",
+        ) from error
+    return prepare(data, name=path, format=format)
+
+
+async def run(
+    prepared: Prepared, options: RunOptions, report: Callable[[Event], None]
+) -> dict[str, Any]:
+    """Run a document once, with everything that it needs started and ended around it.
+
+    Args:
+        prepared: From `load` or `prepare`.
+        options: Inputs, tools and limits.
+        report: Called with each event, in order; must not block.
+
+    Returns:
+        The flow's result.
+
+    Raises:
+        RunFailed: The run did not reach an end.
+        ToolsMissing: The flow uses tools that are not there.
+    """
+    from heddle.engine.run import Run
+    from heddle.engine.work import Services
+    from heddle.services import open_services
+
+    tools = _tools(prepared.plan, options)
+    async with open_services(tools, os.environ) as (models, tool_service):
+        services = Services(
+            models=models,
+            tools=tool_service,
+            report=report,
+            stream=options.stream,
+            run_key=report,
+            warned=set(),
+        )
+        return await Run(prepared.plan, services, options.limits).execute(options.inputs)
+
+
+def _tools(plan: Plan, options: RunOptions) -> "Tools | None":
+    """The tools of the folder, all that the flow uses known to be there."""
+    if options.tools_dir is None and not plan.tools:
+        return None
+    from heddle.tools import Slots, Tools, default_limit
+
+    tools = Tools.in_folder(
+        None if options.tools_dir is None else Path(options.tools_dir),
+        slots=Slots(options.max_tools or default_limit()),
+        timeout=options.tool_timeout,
+    )
+    faults = [
+        f"node {node!r}: {fault}"
+        for node, names in plan.tools.items()
+        for fault in tools.problems(names)
+    ]
+    if faults:
+        raise ToolsMissing("; ".join(faults))
+    return tools

@@ -1,0 +1,106 @@
+"""What runs use of the outside, joined to the engine: one set a process, for all runs.
+
+The engine states what it needs as protocols (`heddle.engine.work`); here the model
+client and the tools are fitted to them. Nothing is loaded or opened before it is used,
+for a flow without a model must not pay for one.
+"""
+
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from heddle.spec import Component
+from plugins_host.conversation import ModelRequest, ModelResponse
+
+if TYPE_CHECKING:
+    from heddle.models import Endpoint, LlmConfig, ModelClient
+    from heddle.tools import Tools
+
+MAX_ENDPOINTS: Final = 1024
+"""LLM configurations whose endpoint is kept; more are worked out again, in microseconds."""
+
+
+class ModelService:
+    """Model calls for LLM configurations, over one client that opens when first used.
+
+    ``environ`` is where ``$NAME`` in a document is looked up, at the first call.
+    """
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+        self._client: ModelClient | None = None
+        # Keyed by identity: a plan's configurations live as long as the plan, and an
+        # entry holds on to its configuration, so that an address can't be used twice.
+        self._endpoints: OrderedDict[int, tuple[Component, Endpoint]] = OrderedDict()
+
+    def defaults(self, llm: Component) -> Mapping[str, Any]:
+        """The generation parameters that the configuration sets."""
+        from heddle.models import request_defaults
+
+        return request_defaults(cast("LlmConfig", llm))
+
+    async def chat(
+        self,
+        llm: Component,
+        request: ModelRequest,
+        *,
+        on_text: Callable[[str], None] | None,
+    ) -> ModelResponse:
+        """One answer; raises a `ModelError` that says what the provider said."""
+        if self._client is None:
+            from heddle.models import ModelClient
+
+            self._client = ModelClient()
+        return await self._client.chat(self._endpoint(llm), request, on_text=on_text)
+
+    def _endpoint(self, llm: Component) -> "Endpoint":
+        kept = self._endpoints.get(id(llm))
+        if kept is not None:
+            return kept[1]
+        from heddle.models import endpoint_for
+
+        endpoint = endpoint_for(cast("LlmConfig", llm), self._environ)
+        self._endpoints[id(llm)] = (llm, endpoint)
+        if len(self._endpoints) > MAX_ENDPOINTS:
+            self._endpoints.popitem(last=False)
+        return endpoint
+
+    async def aclose(self) -> None:
+        """Close the connections that are kept alive."""
+        if self._client is not None:
+            await self._client.aclose()
+
+
+class ToolService:
+    """The tools of a folder, as the engine asks for them."""
+
+    def __init__(self, tools: "Tools | None") -> None:
+        self._tools = tools
+
+    def workspace(self) -> AbstractAsyncContextManager[Any]:
+        """A fresh folder for one execution of a node."""
+        from heddle.tools import open_workspace
+
+        return open_workspace()
+
+    async def run(
+        self, name: str, arguments: Mapping[str, Any], /, *, workspace: Any, run_key: object
+    ) -> Mapping[str, Any]:
+        """The tool's output; raises a `ToolFault` that says why not."""
+        from heddle.tools import Tools
+
+        tools = Tools() if self._tools is None else self._tools
+        return await tools.run(name, arguments, workspace=workspace, run_key=run_key)
+
+
+@asynccontextmanager
+async def open_services(
+    tools: "Tools | None", environ: Mapping[str, str]
+) -> AsyncIterator[tuple[ModelService, ToolService]]:
+    """Models and tools for any number of runs; connections are closed on leaving."""
+    models = ModelService(environ)
+    try:
+        yield models, ToolService(tools)
+    finally:
+        await models.aclose()

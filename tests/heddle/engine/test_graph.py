@@ -1,0 +1,231 @@
+"""What the graph check refuses, each with the sentence a person reads, and all at once."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from heddle.engine.graph import compile_graph
+from heddle.engine.plan import make_plan
+from heddle.spec import DocumentError, read_document
+from tests.support.flows import (
+    agent,
+    branching,
+    component,
+    data,
+    document,
+    edge,
+    end,
+    flow,
+    llm,
+    model,
+    prop,
+    ref,
+    server_tool,
+    start,
+    tool,
+)
+
+Plain = dict[str, Any]
+
+
+def problems_of(plain: Plain) -> list[str]:
+    with pytest.raises(DocumentError) as caught:
+        make_plan(read_document(document(plain)))
+    return [str(problem) for problem in caught.value.problems]
+
+
+def chain(*nodes: Plain, **fields: Any) -> Plain:
+    return flow(nodes, [node["id"] for node in nodes], **fields)
+
+
+def two_starts() -> Plain:
+    return flow([start(), start("begin"), end()], ["start", "end"], [edge("begin", "end")])
+
+
+def wrong_start() -> Plain:
+    plain = chain(start(), tool("work"), end())
+    plain["start_node"] = ref("work")
+    return plain
+
+
+CASES: dict[str, tuple[Callable[[], Plain], str]] = {
+    "no start": (
+        lambda: flow([tool("work"), end()], ["work", "end"]),
+        "the flow has no StartNode",
+    ),
+    "two starts": (two_starts, "the flow has 2 StartNodes: 'start', 'begin'"),
+    "another start": (
+        wrong_start,
+        "start_node is 'work', which is not the flow's StartNode",
+    ),
+    "no end": (
+        lambda: flow([start(), tool("work")], ["start", "work", "work"]),
+        "no EndNode can be reached from the start",
+    ),
+    "unreachable": (
+        lambda: flow(
+            [start(), end(), tool("lost")], ["start", "end"], [edge("lost", "end")]
+        ),
+        "no path leads from the start to 'lost'",
+    ),
+    "dead end": (
+        lambda: flow(
+            [start(), branching("pick", {"1": "one"}), tool("stuck"), end()],
+            ["start", "pick"],
+            [edge("pick", "stuck", "one"), edge("pick", "end", "default")],
+        ),
+        "the flow cannot go on after 'stuck': no edge leaves it",
+    ),
+    "a branch without an edge": (
+        lambda: flow(
+            [start(), branching("pick", {"1": "one"}), end()],
+            ["start", "pick"],
+            [edge("pick", "end", "default")],
+        ),
+        "no edge leaves 'pick' by its branch 'one'",
+    ),
+    "a default branch without an edge": (
+        lambda: flow(
+            [start(), branching("pick", {"1": "one"}), end()],
+            ["start", "pick"],
+            [edge("pick", "end", "one")],
+        ),
+        "no edge leaves 'pick' by its branch 'default'",
+    ),
+    "a branch never taken": (
+        lambda: flow(
+            [start(), branching("pick", {"1": "one"}), end()],
+            ["start", "pick"],
+            [
+                edge("pick", "end", "one"),
+                edge("pick", "end", "default"),
+                edge("pick", "end", "on"),
+            ],
+        ),
+        "leaves 'pick' by branch 'on', which it never takes. Did you mean 'one'?",
+    ),
+    "an edge out of an end": (
+        lambda: flow([start(), end(), tool("after")], ["start", "end", "after", "end"]),
+        "an edge leaves 'end', which is an EndNode",
+    ),
+    "an edge into the start": (
+        lambda: flow(
+            [start(), tool("work"), end()],
+            ["start", "work", "end"],
+            [edge("work", "start")],
+        ),
+        "an edge leads to 'start', the StartNode",
+    ),
+    "a data edge from nothing": (
+        lambda: chain(
+            start(inputs=[prop("topic")]),
+            end(outputs=[prop("topic")]),
+            data_edges=[data("start", "topik", "end", "topic")],
+        ),
+        "'start' has no output 'topik'. Did you mean 'topic'?",
+    ),
+    "a data edge into nothing": (
+        lambda: chain(
+            start(inputs=[prop("topic")]),
+            end(outputs=[prop("topic")]),
+            data_edges=[data("start", "topic", "end", "subject")],
+        ),
+        "'end' has no input 'subject'. Choose from: topic.",
+    ),
+    "types that can't meet": (
+        lambda: chain(
+            start(inputs=[prop("n", "string")]),
+            end(outputs=[prop("n", "integer")]),
+            data_edges=[data("start", "n", "end", "n")],
+        ),
+        "'start' gives 'n' as string, which cannot become the integer that input 'n' of "
+        "'end' declares",
+    ),
+    "a reserved name": (
+        lambda: chain(start(), end(outputs=[prop("_secret")])),
+        "node 'end' declares '_secret', and names that begin with '_' are reserved",
+    ),
+    "an output that nothing returns": (
+        lambda: chain(start(), end(outputs=[prop("a")]), outputs=[prop("b")]),
+        "the flow declares output 'b', and EndNode 'end' does not return it",
+    ),
+    "a node type that does not run yet": (
+        lambda: chain(start(), component("OutputMessageNode", "say", message="hi"), end()),
+        "is a OutputMessageNode, which this version of heddle reads and does not run yet",
+    ),
+    "a tool type that does not run yet": (
+        lambda: chain(start(), tool("ask", uses=component("ClientTool", "client")), end()),
+        "'client' is a ClientTool, which this version of heddle reads and does not run yet",
+    ),
+    "two tools of one name": (
+        lambda: chain(
+            start(),
+            agent("a", tools=[server_tool("t"), {**server_tool("t"), "id": "other"}]),
+            end(),
+            shared=[model()],
+        ),
+        "agent 'a-agent' has 2 tools named 't'",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_graph_is_refused_for(name: str) -> None:
+    build, sentence = CASES[name]
+    found = problems_of(build())
+    assert any(sentence in problem for problem in found), found
+
+
+def test_every_problem_is_told_at_once_and_says_where() -> None:
+    plain = flow(
+        [start(), branching("pick", {"1": "one"}), end(outputs=[prop("_x")]), tool("lost")],
+        ["start", "pick"],
+        [edge("pick", "end", "default")],
+    )
+    found = problems_of(plain)
+    assert len(found) == 3
+    assert all(problem.startswith("$") for problem in found)
+
+
+def test_a_chain_compiles_without_a_problem_or_a_warning() -> None:
+    graph = compile_graph(read_document(document(chain(start(), tool("work"), end()))))
+    assert [node.name for node in graph.nodes] == ["start", "work", "end"]
+    assert graph.warnings == ()
+
+
+def test_an_unbranched_edge_out_of_a_branching_node_is_kept_for_replacements() -> None:
+    graph = compile_graph(
+        read_document(
+            document(
+                flow(
+                    [start(), branching("pick", {"1": "one"}), end()],
+                    ["start", "pick", "end"],
+                    [edge("pick", "end", "one"), edge("pick", "end", "default")],
+                )
+            )
+        )
+    )
+    assert graph.nodes[1].onward == 2
+
+
+def test_names_flow_without_data_edges_and_llm_inputs_follow_the_placeholders() -> None:
+    plain = chain(
+        start(inputs=[prop("x")]),
+        llm("ask", "{{x}}"),
+        end(),
+        data_edges=[data("start", "x", "ask", "x")],
+        shared=[model()],
+    )
+    assert compile_graph(read_document(document(plain))).nodes[1].feeds[0].required
+
+
+def test_a_flow_of_ten_thousand_nodes_compiles() -> None:
+    names = [f"n{number}" for number in range(10_000)]
+    plain = chain(
+        start(),
+        *(tool(name, uses=ref("tool-t")) for name in names),
+        end(),
+        shared=[server_tool("t")],
+    )
+    assert len(compile_graph(read_document(document(plain))).nodes) == 10_002
