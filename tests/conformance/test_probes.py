@@ -1,0 +1,164 @@
+"""Small flows and the outcome that Agent Spec implies, through the command line.
+
+The cases are read from the shared folder. Where the specification leaves the outcome
+open (``expect`` is null), ours is pinned here.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pytest
+
+from tests.support.cases import CASES, MISSING
+
+PROBES: Final = CASES / "agentspec" / "probes.json"
+STUB: Final = "http://127.0.0.1:18083/v1"
+RUN: Final = {"StartNode", "EndNode", "LlmNode", "AgentNode", "ToolNode", "BranchingNode"}
+
+pytestmark = pytest.mark.skipif(not PROBES.exists(), reason=MISSING)
+
+# What each tool of the cases does, as the body of a Python program: ``given`` is its
+# input, ``value`` what it returns under the name of its one output.
+TOOLS: Final = {
+    "rep": "value = repr(*given.values())",
+    "ident": "value, = given.values()",
+    "inc": "returned = {'i': given['i'] + 1, 'again': given['i'] + 1 < 3}",
+    "two": "returned = {'p': 'P', 'q': 4}",
+    "two_missing": "returned = {'p': 'P'}",
+    "objout": "returned = {'z': 1}",
+    "boom": "sys.exit('boom')",
+    "const_one": "value = 'one'",
+    "const_two": "value = 'two'",
+    "const_default": "value = 'default'",
+}
+
+# Our outcome where the specification is silent.
+OURS: Final[dict[str, dict[str, Any]]] = {
+    "tmpl_integer": {"t": "ECHO:[3]"},
+    "tmpl_number": {"t": "ECHO:[2.5]"},
+    "tmpl_number_whole": {"t": "ECHO:[2]"},
+    "tmpl_boolean": {"t": "ECHO:[true]"},
+    "tmpl_null": {"t": "ECHO:[null]"},
+    "tmpl_array": {"t": "ECHO:[[1,2]]"},
+    "tmpl_array_str": {"t": 'ECHO:[["a","b"]]'},
+    "tmpl_object": {"t": 'ECHO:[{"a":1}]'},
+    "cast_bool_to_str": {"r": "'true'"},
+    "cast_list_to_str": {"r": "'[1,2]'"},
+    "cast_obj_to_str": {"r": "'{\"a\":1}'"},
+    "start_extra_input": {"r": "a"},
+    "branch_bool": {"o": "default"},
+}
+
+
+def node_types(plain: object) -> set[str]:
+    """Every node type that a document mentions."""
+    found: set[str] = set()
+    if isinstance(plain, dict):
+        kind = plain.get("component_type", "")
+        if str(kind).endswith("Node"):
+            found.add(str(kind))
+        for value in plain.values():
+            found |= node_types(value)
+    elif isinstance(plain, list):
+        for value in plain:
+            found |= node_types(value)
+    return found
+
+
+def cases() -> list[dict[str, Any]]:
+    """The cases that need only the node types that run."""
+    if not PROBES.exists():
+        return []
+    every = json.loads(PROBES.read_text(encoding="utf-8"))
+    return [case for case in every if node_types(case["spec"]) <= RUN]
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    """An echoing model in a process of its own."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.support.model_endpoint"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[2],
+    ) as process:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+        assert process.stdin is not None
+        process.stdin.close()
+        process.wait(timeout=10)
+
+
+def write_tools(folder: Path, case: dict[str, Any]) -> None:
+    """The case's tools as executables, each under the output names that it declares."""
+    outputs = {
+        component["name"]: [each["title"] for each in component.get("outputs") or ()]
+        for component in server_tools(case["spec"])
+    }
+    for name in case["tools"]:
+        program = folder / name
+        declared = outputs.get(name, [])
+        program.write_text(
+            f"#!{sys.executable}\n"
+            "import json, sys\n"
+            "given = json.load(sys.stdin)\n"
+            f"{TOOLS[name]}\n"
+            f"named = {{{declared[0]!r}: value}} if 'value' in globals() else returned\n"
+            "print(json.dumps(named))\n",
+            encoding="utf-8",
+        )
+        program.chmod(0o755)
+
+
+def server_tools(plain: object) -> Iterator[dict[str, Any]]:
+    """Every ServerTool that a document defines."""
+    if isinstance(plain, dict):
+        if plain.get("component_type") == "ServerTool":
+            yield plain
+        for value in plain.values():
+            yield from server_tools(value)
+    elif isinstance(plain, list):
+        for value in plain:
+            yield from server_tools(value)
+
+
+@pytest.mark.parametrize("case", cases(), ids=lambda case: str(case["name"]))
+def test_the_outcome_is_what_the_specification_implies(
+    case: dict[str, Any], endpoint: str, tmp_path: Path
+) -> None:
+    document = json.dumps(case["spec"]).replace(STUB, endpoint)
+    (tmp_path / "flow.json").write_text(document, encoding="utf-8")
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    write_tools(tools, case)
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "heddle", "run", tmp_path / "flow.json"),
+            *("--tools-dir", tools, "--input", json.dumps(case["inputs"])),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    if case["kind"] == "error":
+        assert done.returncode == 1, done.stderr
+        assert done.stdout == ""
+        assert "Traceback" not in done.stderr
+        return
+    assert done.returncode == 0, done.stderr
+    expected = OURS[case["name"]] if case["expect"] is None else case["expect"]
+    found = msgspec.json.decode(done.stdout)
+    assert {name: found.get(name) for name in expected} == expected
+    for name, value in expected.items():
+        assert type(found[name]) is type(value)
+
+
+def test_there_are_as_many_cases_as_when_they_were_counted() -> None:
+    assert len(cases()) == 32
