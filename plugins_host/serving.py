@@ -16,8 +16,17 @@ import sys
 import time
 import types
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+)
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Raw, Struct
@@ -58,6 +67,8 @@ _SLOW: Final = 0.000_5
 # heddle kills the process after one.
 _LAST_WORDS: Final = 0.8
 
+Id: TypeAlias = int | float | str | None
+
 _decode: Final = msgspec.json.Decoder().decode
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -80,13 +91,13 @@ class _Params(Struct, frozen=True, rename="camel"):
     attempt: int = 1
     max_attempts: int = 1
     ask: tuple[_Asked, ...] = ()
-    call: int | str | None = None
+    call: Id = None
 
 
 class _Frame(Struct, frozen=True):
     """Any frame that heddle sends: a question, or what became of a reverse call."""
 
-    id: int | str | None = None
+    id: Id = None
     method: str = ""
     params: _Params | None = None
     result: Any = UNSET
@@ -94,12 +105,12 @@ class _Frame(Struct, frozen=True):
 
 
 class _Answer(Struct, frozen=True):
-    id: int | str | None
+    id: Id
     result: Any
 
 
 class _Refusal(Struct, frozen=True):
-    id: int | str | None
+    id: Id
     error: dict[str, str]
 
 
@@ -158,7 +169,7 @@ class _Call:
         self.plain = True
         self.in_task = False
         self.task: asyncio.Task[None] | None = None
-        self.cancels: list[int | str | None] = []
+        self.cancels: list[Id] = []
         self.woken: asyncio.Event | None = None
 
     def said(self) -> dict[str, Any]:
@@ -245,7 +256,7 @@ class Server:
         self._out: list[bytes] = []
         self._ended = False
         self._told_to_end = False
-        self._calls: dict[int | str | None, _Call] = {}
+        self._calls: dict[Id, _Call] = {}
         self._starting: list[tuple[_Call, Coroutine[Any, Any, None]]] = []
         self._last_reverse = 0
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -745,6 +756,21 @@ def report(error: BaseException, label: str) -> None:
     complain(f"{label} failed\n{''.join(lines)}")
 
 
+# The module that is being imported into heddle, where a call of ``serve`` would take
+# heddle's own stdin and stdout.
+_importing: list[str] = []
+
+
+@contextmanager
+def importing(source: str) -> Iterator[None]:
+    """While a plugin is imported into heddle, ``serve`` refuses."""
+    _importing.append(source)
+    try:
+        yield
+    finally:
+        _importing.pop()
+
+
 def serve(
     handlers: Handlers,
     *,
@@ -767,6 +793,11 @@ def serve(
         list_tools: Returns ``{"tools": […]}``, for a manifest that says discoverTools.
         shutdown: Called when heddle ends the plugin. It has a second.
     """
+    if _importing:
+        raise RuntimeError(
+            "serve() was called while heddle imported the module; guard it with "
+            "if __name__ == '__main__':"
+        )
     if os.isatty(0):
         complain(
             "this is a heddle plugin, and waits for questions on stdin; run it with "

@@ -1,0 +1,796 @@
+"""Manifests: what a plugin says about itself, read and checked without starting anything.
+
+    {"name": "retry-policy", "version": "1.0.0",
+     "components": [{"componentType": "RetryPolicy", "kind": "middleware",
+                     "seams": {"nodeError": ["after"]}, "schema": {…}}]}
+
+The structs below are the schema: each field of the JSON is converted on its own by its
+type, so that everything that is wrong is told at once. What a type cannot say (one seam
+table, unique names, files inside the folder) is checked here by name. Which kinds an
+engine serves is the engine's business.
+"""
+
+import os
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any, Final, TypeAlias, get_args
+
+import msgspec
+from msgspec import Meta, Struct
+from msgspec.structs import FieldInfo, fields
+
+from plugins_host.faults import Fault, nearest, one_of
+from plugins_host.seams import SEAMS, Half, Seam, SubscriptionError, read_subscription
+
+# A manifest with hundreds of tools and their schemas fits; a wrong file named by mistake
+# is not read whole.
+MAX_MANIFEST: Final = 8 * 1024 * 1024
+
+# A tool's schema goes to a model with every request, so it is bounded.
+MAX_SCHEMA_BYTES: Final = 64 * 1024
+MAX_SCHEMA_DEPTH: Final = 16
+
+MAX_FILES: Final = 64
+
+_TYPE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PROTOCOL_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]*")
+
+
+class ManifestProblem(Struct, frozen=True):
+    """One thing that is wrong. ``path`` is where in the JSON; ``component`` may be ""."""
+
+    path: str
+    what: str
+    fix: str = ""
+    component: str = ""
+
+
+class ManifestError(Fault):
+    """A manifest that cannot be used, with everything that is wrong with it.
+
+    Attributes:
+        file: Which manifest.
+        plugin: The name in it, or "".
+        problems: All of them, in the order of the file.
+    """
+
+    def __init__(
+        self, problems: Sequence[ManifestProblem], *, file: str, plugin: str
+    ) -> None:
+        self.file = file
+        self.plugin = plugin
+        self.problems = tuple(problems)
+        who = f"plugin {plugin!r}" if plugin else ""
+        if len(problems) == 1:
+            only = problems[0]
+            within = ", ".join(filter(None, [who, _of(only.component)]))
+            place = f"{file} {only.path}" if only.path else file
+            where = f"{place} ({within})" if within else place
+            super().__init__(only.what, where=where, fix=only.fix)
+        else:
+            lines = "".join(
+                f"\n  {Fault(each.what, where=_place(each), fix=each.fix)}"
+                for each in problems
+            )
+            where = f"{file} ({who})" if who else file
+            super().__init__(f"{len(problems)} things are wrong{lines}", where=where)
+
+
+def _of(component: str) -> str:
+    return f"component {component!r}" if component else ""
+
+
+def _place(problem: ManifestProblem) -> str:
+    place = problem.path or "$"
+    return f"{place} ({_of(problem.component)})" if problem.component else place
+
+
+# --- the schema ------------------------------------------------------------------------
+
+Name: TypeAlias = Annotated[str, Meta(min_length=1)]
+
+
+class Capability(StrEnum):
+    """What a plugin may ask of heddle, once it is granted."""
+
+    RUN_TOOL = "runTool"
+    CALL_MODEL = "callModel"
+    EMIT_EVENT = "emitEvent"
+    LOG = "log"
+
+
+class Kind(StrEnum):
+    """What a component is."""
+
+    NODE = "node"
+    TRANSFORM = "transform"
+    COMPONENT = "component"
+    PROVIDER = "provider"
+    MIDDLEWARE = "middleware"
+    ENCODER = "encoder"
+    STORE = "store"
+
+
+class Phase(StrEnum):
+    """When a transform is applied to a conversation."""
+
+    PRE = "pre"
+    POST = "post"
+    BOTH = "both"
+
+
+class Component(Struct, frozen=True, rename="camel"):
+    """Base of every kind: the name that it goes by."""
+
+    component_type: Name
+
+
+class NodeComponent(Component, frozen=True, rename="camel", kw_only=True):
+    """A node that flows name."""
+
+    inputs: tuple[dict[str, Any], ...] = ()
+    outputs: tuple[dict[str, Any], ...] = ()
+    branches: tuple[Name, ...] = ()
+    schema: dict[str, Any] | None = None
+
+
+class TransformComponent(Component, frozen=True, rename="camel", kw_only=True):
+    """Changes a conversation before or after a model call."""
+
+    phase: Phase = Phase.BOTH
+    schema: dict[str, Any] | None = None
+
+
+class PlainComponent(Component, frozen=True, rename="camel", kw_only=True):
+    """Configuration that other components refer to."""
+
+    schema: dict[str, Any] | None = None
+
+
+class ProviderComponent(Component, frozen=True, rename="camel", kw_only=True):
+    """Answers model calls."""
+
+    stream: bool = False
+    schema: dict[str, Any] | None = None
+
+
+class MiddlewareComponent(Component, frozen=True, rename="camel", kw_only=True):
+    """Is asked at seams; installed by an operator and named by no flow."""
+
+    seams: Mapping[Seam, frozenset[Half]]
+    schema: dict[str, Any] | None = None
+
+
+class EncoderComponent(Component, frozen=True, rename="camel", kw_only=True):
+    """Renders a run's events in a protocol of its own."""
+
+    protocol: Name
+    content_type: Name
+
+
+class StoreComponent(Component, frozen=True, rename="camel", kw_only=True):
+    """Keeps sessions."""
+
+    schema: dict[str, Any] | None = None
+
+
+KINDS: Final[Mapping[Kind, type[Component]]] = {
+    Kind.NODE: NodeComponent,
+    Kind.TRANSFORM: TransformComponent,
+    Kind.COMPONENT: PlainComponent,
+    Kind.PROVIDER: ProviderComponent,
+    Kind.MIDDLEWARE: MiddlewareComponent,
+    Kind.ENCODER: EncoderComponent,
+    Kind.STORE: StoreComponent,
+}
+
+
+class ToolEntry(Struct, frozen=True, rename="camel"):
+    """A tool: an executable at ``path``, or served by the plugin as ``component_type``."""
+
+    name: Name
+    path: Name | None = None
+    component_type: Name | None = None
+    description: str = ""
+    input_schema: dict[str, Any] | None = None
+    output_schema: dict[str, Any] | None = None
+    shadows: bool = False
+
+
+class FileEntry(Struct, frozen=True):
+    """A file that nodes find in their workspace, at ``dest``."""
+
+    path: Name
+    dest: Name
+
+
+class Manifest(Struct, frozen=True, rename="camel"):
+    """A manifest that is fit for use.
+
+    ``warnings`` holds what is odd and no reason to refuse it; it is no field of the file.
+    """
+
+    name: Name
+    version: Name
+    command: Annotated[tuple[Name, ...], Meta(min_length=1)] | None = None
+    capabilities: tuple[Capability, ...] = ()
+    components: tuple[Component, ...] = ()
+    tools: tuple[ToolEntry, ...] = ()
+    files: tuple[FileEntry, ...] = ()
+    discover_tools: bool = False
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def middleware(self) -> tuple[MiddlewareComponent, ...]:
+        """The components that are asked at seams, in the order of the manifest."""
+        return tuple(c for c in self.components if isinstance(c, MiddlewareComponent))
+
+    @property
+    def needs_program(self) -> bool:
+        """Whether anything in it is answered by a process."""
+        asked = any(not isinstance(each, PlainComponent) for each in self.components)
+        return asked or self.discover_tools or any(tool.path is None for tool in self.tools)
+
+
+_NOT_FIELDS: Final = frozenset({"warnings"})
+
+
+def _known(struct: type[Struct]) -> dict[str, FieldInfo]:
+    """The fields of a struct by their names in the JSON."""
+    return {
+        info.encode_name: info
+        for info in fields(struct)
+        if info.encode_name not in _NOT_FIELDS
+    }
+
+
+_MANIFEST_FIELDS: Final = _known(Manifest)
+_KIND_FIELDS: Final = {kind: _known(struct) for kind, struct in KINDS.items()}
+
+
+# --- reading ---------------------------------------------------------------------------
+
+
+def read_manifest(path: Path, *, builtin_types: Collection[str] = ()) -> Manifest:
+    """Read and check the manifest in a file. Starts nothing.
+
+    Args:
+        path: The file.
+        builtin_types: Component types that no plugin may take.
+
+    Raises:
+        ManifestError: It cannot be used; says everything that is wrong.
+    """
+    file = str(path)
+
+    def refuse(what: str, fix: str) -> ManifestError:
+        return ManifestError([ManifestProblem("", what, fix)], file=file, plugin="")
+
+    try:
+        if path.is_dir():
+            raise refuse("this is a folder", "Name the manifest in it.")
+        with path.open("rb") as opened:
+            data = opened.read(MAX_MANIFEST + 1)
+    except OSError as error:
+        raise refuse(
+            f"cannot read it: {error.strerror or error}",
+            "Check the path and its permissions.",
+        ) from error
+    if len(data) > MAX_MANIFEST:
+        raise refuse(
+            f"it is larger than {MAX_MANIFEST // 1024 // 1024} MiB, which no manifest is",
+            "Name the right file.",
+        )
+    try:
+        raw = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise refuse(
+            f"it is not valid JSON: {error}", "A manifest is a JSON object."
+        ) from error
+    return check_manifest(
+        raw, file=file, folder=path.resolve().parent, builtin_types=builtin_types
+    )
+
+
+def check_manifest(
+    raw: object, *, file: str, folder: Path, builtin_types: Collection[str] = ()
+) -> Manifest:
+    """Check a manifest that is at hand as objects.
+
+    Args:
+        raw: As decoded from JSON.
+        file: What errors call it.
+        folder: The plugin's folder, in which its files are looked for.
+        builtin_types: Component types that no plugin may take.
+
+    Raises:
+        ManifestError: It cannot be used; says everything that is wrong.
+    """
+    reading = _Reading(folder, frozenset(builtin_types))
+    manifest = reading.manifest(raw)
+    if manifest is None or reading.problems:
+        name = raw.get("name") if isinstance(raw, Mapping) else None
+        plugin = name if isinstance(name, str) else ""
+        raise ManifestError(reading.problems, file=file, plugin=plugin)
+    return manifest
+
+
+class _Reading:
+    """One reading of one manifest: what is wrong and what is odd gathers here."""
+
+    def __init__(self, folder: Path, builtin_types: frozenset[str]) -> None:
+        self.problems: list[ManifestProblem] = []
+        self._unknown: list[str] = []
+        self._folder = folder
+        self._builtin_types = builtin_types
+
+    def manifest(self, raw: object) -> Manifest | None:
+        """The manifest, or None when there are problems."""
+        if not isinstance(raw, Mapping):
+            self._refuse("", f"it is {_kind(raw)}", "A manifest is a JSON object.")
+            return None
+        self._note_unknown(raw, "$", _MANIFEST_FIELDS)
+        own = {
+            name: info
+            for name, info in _MANIFEST_FIELDS.items()
+            if name not in {"components", "tools", "files"}
+        }
+        values = self._fields(raw, "$", own)
+        components = self._components(raw.get("components", []))
+        tools = self._tools(raw.get("tools", []))
+        files = self._files(raw.get("files", []))
+        if not any(raw.get(name) for name in ("components", "tools", "discoverTools")):
+            self._refuse("$", "this plugin provides nothing", _PROVIDE)
+        if self.problems:
+            return None
+        return Manifest(
+            **values,
+            components=components,
+            tools=tools,
+            files=files,
+            warnings=self._warnings(),
+        )
+
+    # --- components --------------------------------------------------------------------
+
+    def _components(self, raw: object) -> tuple[Component, ...]:
+        seen: dict[str, str] = {}
+        found = []
+        for path, each in self._items(raw, "$.components"):
+            component = self._component(each, path)
+            name = each.get("componentType")
+            if isinstance(name, str) and name in seen:
+                self._refuse(
+                    f"{path}.componentType",
+                    f"{name!r} is declared twice, first at {seen[name]}",
+                    "Give each component a type of its own.",
+                    name,
+                )
+            elif isinstance(name, str):
+                seen[name] = path
+            if component is not None:
+                found.append(component)
+        return tuple(found)
+
+    def _component(self, raw: Mapping[str, Any], path: str) -> Component | None:
+        name = raw.get("componentType")
+        component = name if isinstance(name, str) else ""
+        kind = self._kind(raw, path, component)
+        if isinstance(name, str) and name:
+            self._check_type_name(name, f"{path}.componentType", component)
+        if kind is None:
+            return None
+        known = _KIND_FIELDS[kind]
+        for key in raw:
+            readers = [other.value for other in Kind if key in _KIND_FIELDS[other]]
+            if key not in known and key != "kind" and readers:
+                self._refuse(
+                    f"{path}.{key}",
+                    f"{key!r} is never read on a component of kind {kind.value!r}",
+                    f"Remove it, or set 'kind' to one that reads it: {', '.join(readers)}.",
+                    component,
+                )
+        every = {key for each in _KIND_FIELDS.values() for key in each}
+        self._note_unknown(raw, path, {**known, "kind": None}, but=every)
+        before = len(self.problems)
+        values = self._fields(raw, path, known, component)
+        if kind is Kind.MIDDLEWARE and "seams" in raw:
+            values["seams"] = self._seams(raw["seams"], f"{path}.seams", component)
+        if kind is Kind.ENCODER:
+            self._check_encoder(values, path, component)
+        if isinstance(values.get("schema"), dict):
+            self._check_schema(values["schema"], f"{path}.schema", component)
+        return KINDS[kind](**values) if len(self.problems) == before else None
+
+    def _kind(self, raw: Mapping[str, Any], path: str, component: str) -> Kind | None:
+        written = raw.get("kind", Kind.NODE.value)
+        if isinstance(written, str) and written in set(Kind):
+            return Kind(written)
+        self._refuse(
+            f"{path}.kind",
+            f"{_shown(written)} is not a kind of component",
+            one_of(str(written), _words(Kind)),
+            component,
+        )
+        return None
+
+    def _check_type_name(self, name: str, path: str, component: str) -> None:
+        if not _TYPE_NAME.fullmatch(name):
+            self._refuse(
+                path,
+                f"{_shown(name)} is not the name of a component type",
+                "Use letters, digits and underscores, and no digit first.",
+                component,
+            )
+        elif name in self._builtin_types:
+            self._refuse(
+                path,
+                f"{name!r} is a component type that Agent Spec ships",
+                "Give the component a name of its own.",
+                component,
+            )
+
+    def _seams(
+        self, raw: object, path: str, component: str
+    ) -> Mapping[Seam, frozenset[Half]]:
+        """The subscription, each seam read on its own so that every mistake is told."""
+        if not isinstance(raw, Mapping) or not raw:
+            self._subscribe({} if isinstance(raw, Mapping) else raw, path, component)
+            return {}
+        found: dict[Seam, frozenset[Half]] = {}
+        for name, halves in raw.items():
+            read = self._subscribe({name: halves}, path, component)
+            found.update(read)
+            known = set(halves) if isinstance(halves, list) and read else set()
+            if known and len(known) != len(halves):
+                self._refuse(
+                    f"{path}.{name}", "a half is written twice", "Name it once.", component
+                )
+        return found
+
+    def _subscribe(
+        self, raw: object, path: str, component: str
+    ) -> Mapping[Seam, frozenset[Half]]:
+        try:
+            return read_subscription(raw, where=path)
+        except SubscriptionError as error:
+            fix = error.fix
+            listed = ", ".join(SEAMS)
+            if error.where == path and "is not a seam" in error.what and listed not in fix:
+                fix = f"{fix} heddle has: {listed}."
+            self._refuse(error.where, error.what, fix, component)
+            return {}
+
+    def _check_encoder(self, values: Mapping[str, Any], path: str, component: str) -> None:
+        protocol = values.get("protocol")
+        if protocol == "heddle":
+            self._refuse(
+                f"{path}.protocol",
+                "'heddle' is the protocol that heddle speaks itself",
+                "Name yours differently.",
+                component,
+            )
+        elif isinstance(protocol, str) and not _PROTOCOL_NAME.fullmatch(protocol):
+            self._refuse(
+                f"{path}.protocol",
+                f"{_shown(protocol)} is not the name of a protocol",
+                "Use small letters, digits and '-', and no '-' first.",
+                component,
+            )
+        content_type = values.get("content_type")
+        if isinstance(content_type, str) and not content_type.isprintable():
+            self._refuse(
+                f"{path}.contentType",
+                f"{_shown(content_type)} is not a content type",
+                "Write it like text/event-stream.",
+                component,
+            )
+
+    # --- tools and files ---------------------------------------------------------------
+
+    def _tools(self, raw: object) -> tuple[ToolEntry, ...]:
+        known = _known(ToolEntry)
+        seen: dict[str, str] = {}
+        found = []
+        for path, each in self._items(raw, "$.tools"):
+            self._note_unknown(each, path, known)
+            before = len(self.problems)
+            values = self._fields(each, path, known)
+            name = values.get("name")
+            if isinstance(name, str) and name in seen:
+                self._refuse(
+                    f"{path}.name",
+                    f"there are two tools {name!r}, the first at {seen[name]}",
+                    "Give each tool a name of its own.",
+                )
+            elif isinstance(name, str):
+                seen[name] = path
+            given = [key for key in ("path", "componentType") if each.get(key) is not None]
+            if len(given) != 1:
+                have = "both" if given else "neither of"
+                self._refuse(
+                    path,
+                    f"the tool has {have} 'path' and 'componentType'",
+                    "Write 'path' for an executable in the plugin's folder, or "
+                    "'componentType' for one that the plugin serves.",
+                )
+            elif isinstance(values.get("path"), str):
+                self._check_tool_path(values["path"], f"{path}.path")
+            elif isinstance(values.get("component_type"), str):
+                self._check_type_name(values["component_type"], f"{path}.componentType", "")
+            for key in ("input_schema", "output_schema"):
+                if isinstance(values.get(key), dict):
+                    where = f"{path}.{known_name(ToolEntry, key)}"
+                    self._check_tool_schema(values[key], where)
+            if len(self.problems) == before:
+                found.append(ToolEntry(**values))
+        return tuple(found)
+
+    def _check_tool_path(self, written: str, path: str) -> None:
+        real = self._inside(written, path)
+        if real is None:
+            return
+        if not real.is_file():
+            self._refuse(path, f"there is no file {written!r}", "Check the path.")
+        elif not os.access(real, os.X_OK):
+            self._refuse(path, f"{written!r} is not executable", f"Run chmod +x {written}.")
+
+    def _check_tool_schema(self, schema: dict[str, Any], path: str) -> None:
+        size = len(msgspec.json.encode(schema))
+        if size > MAX_SCHEMA_BYTES:
+            self._refuse(
+                path,
+                f"the schema takes {size} bytes, and may take {MAX_SCHEMA_BYTES}",
+                "Describe less of it.",
+            )
+        elif _depth(schema) > MAX_SCHEMA_DEPTH:
+            self._refuse(
+                path,
+                f"the schema is nested {_depth(schema)} levels deep, and may be "
+                f"{MAX_SCHEMA_DEPTH}",
+                "Flatten it.",
+            )
+        elif schema.get("type", "object") != "object":
+            self._refuse(
+                f"{path}.type",
+                f"{_shown(schema['type'])} is not the type of an object",
+                "Write 'object': a tool takes and gives objects.",
+            )
+        else:
+            self._check_schema(schema, path, "")
+
+    def _files(self, raw: object) -> tuple[FileEntry, ...]:
+        known = _known(FileEntry)
+        items = list(self._items(raw, "$.files"))
+        if len(items) > MAX_FILES:
+            self._refuse(
+                "$.files", f"{len(items)} files are declared, and {MAX_FILES} may be", ""
+            )
+            return ()
+        taken: dict[PurePosixPath, str] = {}
+        found = []
+        for path, each in items:
+            self._note_unknown(each, path, known)
+            before = len(self.problems)
+            values = self._fields(each, path, known)
+            if isinstance(values.get("path"), str):
+                real = self._inside(values["path"], f"{path}.path")
+                if real is not None and not real.exists():
+                    self._refuse(
+                        f"{path}.path",
+                        f"there is no file {values['path']!r}",
+                        "Check the path.",
+                    )
+            if isinstance(values.get("dest"), str):
+                self._check_destination(values["dest"], f"{path}.dest", taken)
+            if len(self.problems) == before:
+                found.append(FileEntry(**values))
+        return tuple(found)
+
+    def _check_destination(
+        self, written: str, path: str, taken: dict[PurePosixPath, str]
+    ) -> None:
+        dest = PurePosixPath(written)
+        if dest.is_absolute() or ".." in dest.parts or "\0" in written or not dest.parts:
+            self._refuse(
+                path,
+                f"{_shown(written)} is not a place inside a workspace",
+                "Write a relative path without '..'.",
+            )
+        elif dest in taken:
+            self._refuse(
+                path,
+                f"{written!r} is the destination of {taken[dest]} already",
+                "Give each file a destination of its own.",
+            )
+        else:
+            taken[dest] = path.removesuffix(".dest")
+
+    def _inside(self, written: str, path: str) -> Path | None:
+        """The real path of a file of the plugin's; None with a problem when it is not."""
+        try:
+            folder = self._folder.resolve()
+            real = (folder / written).resolve()
+        except (OSError, ValueError, RuntimeError) as error:
+            self._refuse(
+                path, f"{_shown(written)} is not a path: {error}", "Check the path."
+            )
+            return None
+        if real.is_relative_to(folder) and real != folder:
+            return real
+        self._refuse(
+            path,
+            f"{_shown(written)} is not inside the plugin's folder",
+            "Name a file below the manifest's own folder; links out of it do not count.",
+        )
+        return None
+
+    # --- values ------------------------------------------------------------------------
+
+    def _items(self, raw: object, path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        if not isinstance(raw, list | tuple):
+            self._refuse(
+                path, f"{_shown(raw)} is not an array", "Write an array of objects."
+            )
+            return
+        for index, each in enumerate(raw):
+            here = f"{path}[{index}]"
+            if isinstance(each, Mapping):
+                yield here, each
+            else:
+                self._refuse(here, f"{_shown(each)} is not an object", "Write an object.")
+
+    def _fields(
+        self,
+        raw: Mapping[str, Any],
+        path: str,
+        known: Mapping[str, FieldInfo],
+        component: str = "",
+    ) -> dict[str, Any]:
+        """Each field by its type; what is wrong or absent is not in what is returned."""
+        values: dict[str, Any] = {}
+        for key, info in known.items():
+            where = f"{path}.{key}"
+            if key == "seams":
+                if key not in raw:
+                    fix = f"Name at least one of: {', '.join(SEAMS)}."
+                    self._refuse(where, "a middleware subscribes to seams", fix, component)
+                continue
+            if key not in raw:
+                if info.required:
+                    self._refuse(where, f"{key!r} is missing", "Add it.", component)
+                continue
+            try:
+                values[info.name] = msgspec.convert(raw[key], info.type)
+            except msgspec.ValidationError as error:
+                self._refuse_value(raw[key], info, where, str(error), component)
+        return values
+
+    def _refuse_value(
+        self, value: object, info: FieldInfo, path: str, error: str, component: str
+    ) -> None:
+        said, _, inner = error.partition(" - at `$")
+        inner = inner.rstrip("`")
+        for index in re.findall(r"\[(\d+)\]", inner):
+            value = value[int(index)] if isinstance(value, list | tuple) else value
+        choices = _choices(info.type)
+        if said.startswith("Invalid enum value") and choices is not None:
+            what = f"{_shown(value)} is not a {choices.__name__.lower()}"
+            self._refuse(
+                f"{path}{inner}", what, one_of(str(value), _words(choices)), component
+            )
+            return
+        fix = f"It should be {_wanted(said)}."
+        self._refuse(f"{path}{inner}", f"this is {_shown(value)}", fix, component)
+
+    def _check_schema(self, schema: dict[str, Any], path: str, component: str) -> None:
+        # Loaded only here: it takes longer than all the rest of reading a manifest.
+        from plugins_host.settings import schema_problem
+
+        problem = schema_problem(schema)
+        if problem is not None:
+            where, what = problem
+            self._refuse(
+                f"{path}{where}",
+                f"this is no JSON Schema: {what}",
+                "Correct it.",
+                component,
+            )
+
+    def _refuse(self, path: str, what: str, fix: str = "", component: str = "") -> None:
+        self.problems.append(ManifestProblem(path, what, fix, component))
+
+    def _note_unknown(
+        self,
+        raw: Mapping[str, Any],
+        path: str,
+        known: Mapping[str, object],
+        *,
+        but: Iterable[str] = (),
+    ) -> None:
+        for key in raw:
+            if key not in known and key not in but:
+                guess = nearest(str(key), known)
+                hint = f" (did you mean {guess!r}?)" if guess else ""
+                self._unknown.append(f"{path}.{key}{hint}")
+
+    def _warnings(self) -> tuple[str, ...]:
+        if not self._unknown:
+            return ()
+        listed = ", ".join(self._unknown)
+        return (f"heddle does not know, and ignores: {listed}",)
+
+
+_PROVIDE: Final = "Declare 'components' or 'tools', or set 'discoverTools'."
+
+
+def known_name(struct: type[Struct], attribute: str) -> str:
+    """How a field is called in the JSON."""
+    return next(info.encode_name for info in fields(struct) if info.name == attribute)
+
+
+_WANTED: Final[Mapping[str, str]] = {
+    "Expected `str` of length >= 1": "a text that is not empty",
+    "Expected `str`": "a text",
+    "Expected `bool`": "true or false",
+    "Expected `array` of length >= 1": "an array that is not empty",
+    "Expected `array`": "an array",
+    "Expected `object`": "an object",
+}
+
+
+def _wanted(error: str) -> str:
+    return _WANTED.get(error.partition(",")[0], error)
+
+
+def _words(choices: type[StrEnum]) -> list[str]:
+    return [choice.value for choice in choices]
+
+
+def _choices(annotation: Any) -> type[StrEnum] | None:
+    """The enumeration somewhere inside an annotation."""
+    if isinstance(annotation, type) and issubclass(annotation, StrEnum):
+        return annotation
+    return next(filter(None, map(_choices, get_args(annotation))), None)
+
+
+def _depth(value: object) -> int:
+    """How many levels of objects and arrays there are. The JSON was decoded, so it ends."""
+    if isinstance(value, Mapping):
+        return 1 + max(map(_depth, value.values()), default=0)
+    if isinstance(value, list | tuple):
+        return 1 + max(map(_depth, value), default=0)
+    return 0
+
+
+def _kind(value: object) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true or false"
+        case str():
+            return "a text"
+        case int() | float():
+            return "a number"
+        case list() | tuple():
+            return "an array"
+        case Mapping():
+            return "an object"
+        case _:
+            return f"a Python {type(value).__name__}"
+
+
+def _shown(value: object) -> str:
+    """The value as it was written, cut where it stops helping."""
+    match value:
+        case None | bool() | dict() | list() | tuple():
+            try:
+                text = msgspec.json.encode(value).decode()
+            except (TypeError, ValueError, RecursionError):
+                text = _kind(value)
+        case _:
+            text = repr(value)
+    return text if len(text) <= 80 else f"{text[:79]}…"
