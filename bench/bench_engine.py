@@ -112,8 +112,6 @@ def services(report: Any, models: Any = None) -> Services:
         tools=FakeTools({}),
         report=report,
         stream=False,
-        run_key=object(),
-        warned=set(),
     )
 
 

@@ -11,6 +11,8 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
+from plugins_host.conversation import Usage
+
 EVENT_CONTRACT: Final = 1
 
 
@@ -39,12 +41,16 @@ class NodeStarted(RunEvent, frozen=True, tag="node_start"):
 
 
 class NodeCompleted(RunEvent, frozen=True, tag="node_complete"):
-    """An execution settled; ``state`` is the node's own output."""
+    """An execution settled; ``state`` is the node's own output.
+
+    ``usage`` are the tokens of its model calls, absent when no provider counted any.
+    """
 
     node_name: str
     node_type: str
     state: dict[str, Any]
     attempt: int
+    usage: Usage | None = None
 
 
 class NodeFailed(RunEvent, frozen=True, tag="node_error"):
@@ -61,6 +67,17 @@ class TokenDelta(RunEvent, frozen=True, tag="token_delta"):
 
     node_name: str
     delta: str
+
+
+class TokensDiscarded(RunEvent, frozen=True, tag="token_discard"):
+    """The last ``characters`` of this node's streamed text are not part of its answer.
+
+    A model call that had streamed text is being made again, or was given another answer:
+    whoever shows the text takes that much of its end away.
+    """
+
+    node_name: str
+    characters: int
 
 
 class ToolCalled(RunEvent, frozen=True, tag="tool_call"):
@@ -101,9 +118,14 @@ class PluginLogged(RunEvent, frozen=True, tag="plugin_log"):
 
 
 class FlowCompleted(RunEvent, frozen=True, tag="flow_complete"):
-    """The last event of a run that ended well; ``state`` is its result."""
+    """The last event of a run that ended well; ``state`` is its result.
+
+    ``usage`` are the tokens of all its model calls, of abandoned attempts too; absent
+    when no provider counted any.
+    """
 
     state: dict[str, Any]
+    usage: Usage | None = None
 
 
 Event: TypeAlias = (
@@ -112,6 +134,7 @@ Event: TypeAlias = (
     | NodeCompleted
     | NodeFailed
     | TokenDelta
+    | TokensDiscarded
     | ToolCalled
     | ToolReturned
     | Warned

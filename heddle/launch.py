@@ -164,8 +164,6 @@ async def run(
             tools=tool_service,
             report=report,
             stream=options.stream,
-            run_key=report,
-            warned=set(),
         )
         return await Run(prepared.plan, services, options.limits).execute(options.inputs)
 

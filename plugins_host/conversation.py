@@ -67,6 +67,12 @@ class Usage(Struct, frozen=True, rename="camel"):
     input_tokens: int
     output_tokens: int
 
+    def __add__(self, other: "Usage") -> "Usage":
+        """Both together."""
+        return Usage(
+            self.input_tokens + other.input_tokens, self.output_tokens + other.output_tokens
+        )
+
 
 class ModelResponse(Struct, frozen=True, omit_defaults=True):
     """One whole answer. ``usage`` is None when the provider did not say."""

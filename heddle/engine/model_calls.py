@@ -38,6 +38,8 @@ async def call_model(
     def on_text(piece: str) -> None:
         context.report(TokenDelta(context.name, piece))
 
-    return await services.models.chat(
+    response = await services.models.chat(
         llm, request, on_text=on_text if services.stream else None
     )
+    context.spend(response.usage)
+    return response

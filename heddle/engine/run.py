@@ -15,7 +15,7 @@ from heddle.engine.graph import GraphNode
 from heddle.engine.plan import Plan
 from heddle.engine.state import Ran, State, declared_outputs, node_input, start_state
 from heddle.engine.walk import Finish, Limits, Visit, next_step, spend_execution
-from heddle.engine.work import NodeContext, Pure, Result, Services
+from heddle.engine.work import NodeContext, Pure, Result, RunContext, Services
 from heddle.events import FlowCompleted, FlowStarted, NodeCompleted, NodeStarted, Warned
 from heddle.events import NodeFailed as NodeFailedEvent
 from plugins_host.faults import Fault
@@ -29,7 +29,8 @@ class Run:
 
     def __init__(self, plan: Plan, services: Services, limits: Limits) -> None:
         self._plan = plan
-        self._services = services
+        self._context = RunContext(services)
+        self._report = services.report
         self._limits = limits
         self._state: State = {}
         self._ran = Ran()
@@ -44,12 +45,12 @@ class Run:
         """
         graph = self._plan.graph
         self._state = start_state(graph, inputs)
-        self._services.report(FlowStarted())
+        self._report(FlowStarted())
         for warning in graph.warnings:
-            self._services.report(Warned(str(warning)))
+            self._report(Warned(str(warning)))
         with trio.move_on_after(self._limits.timeout):
             result = await self._walk()
-            self._services.report(FlowCompleted(result))
+            self._report(FlowCompleted(result, self._context.usage))
             return result
         at = self.at
         raise RunTimedOut(
@@ -74,7 +75,8 @@ class Run:
 
     async def _execution(self, node: GraphNode, visit: Visit) -> Result:
         """One attempt at a node, with its events around it."""
-        report = self._services.report
+        report = self._report
+        context = NodeContext(node, visit.attempt, self._context)
         try:
             given = node_input(node, self._state, self._ran)
         except Fault as fault:
@@ -82,29 +84,29 @@ class Run:
             raise self._failed(node, visit, fault) from fault
         report(NodeStarted(node.name, node.type, given, visit.attempt))
         try:
-            result = await self._work(node, visit, given)
+            result = await self._work(context, given)
         except RunFailed:
             raise
         except Fault as fault:
             raise self._failed(node, visit, fault) from fault
         except Exception as bug:
             raise self._failed(node, visit, EngineFault(bug)) from bug
-        report(NodeCompleted(node.name, node.type, result.output, visit.attempt))
+        report(
+            NodeCompleted(node.name, node.type, result.output, visit.attempt, context.usage)
+        )
         return result
 
-    async def _work(self, node: GraphNode, visit: Visit, given: State) -> Result:
+    async def _work(self, context: NodeContext, given: State) -> Result:
         """What the node does, in this run's own task: see docs/design.md, "Tasks"."""
-        work = self._plan.work[node.index]
+        work = self._plan.work[context.node.index]
         if isinstance(work, Pure):
             # A loop of pure steps must let other runs go on, and be cancellable.
             await trio.lowlevel.checkpoint()
             return work.step(given)
-        return await work.execute(given, NodeContext(node, visit.attempt, self._services))
+        return await work.execute(given, context)
 
     def _failed(self, node: GraphNode, visit: Visit, fault: Fault) -> NodeFailed:
-        self._services.report(
-            NodeFailedEvent(node.name, node.type, describe(fault), visit.attempt)
-        )
+        self._report(NodeFailedEvent(node.name, node.type, describe(fault), visit.attempt))
         return NodeFailed(fault, node_name=node.name, node_type=node.type)
 
     def _result(self, end: GraphNode, result: Result) -> State:

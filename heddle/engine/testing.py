@@ -117,8 +117,6 @@ async def run_document(
         tools=tools if isinstance(tools, FakeTools) else FakeTools(tools or {}),
         report=seen.append,
         stream=stream,
-        run_key=object(),
-        warned=set(),
     )
     run = Run(make_plan(read_document(data)), services, limits or Limits())
     return await run.execute(inputs or {}), seen

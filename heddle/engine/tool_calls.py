@@ -214,5 +214,5 @@ async def _carry_out(
             f"tool {call.name!r} needs a person's confirmation, and there is nobody to ask"
         )
     return await context.services.tools.run(
-        call.name, call.arguments, workspace=workspace, run_key=context.services.run_key
+        call.name, call.arguments, workspace=workspace, run_key=context.run
     )

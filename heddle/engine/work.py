@@ -16,7 +16,7 @@ from heddle.engine.graph import GraphNode
 from heddle.engine.state import State
 from heddle.events import Event, Warned
 from heddle.spec import Component
-from plugins_host.conversation import ModelRequest, ModelResponse
+from plugins_host.conversation import ModelRequest, ModelResponse, Usage
 
 Report = Callable[[Event], None]
 """Where a run's events go; called in order, must not block."""
@@ -65,30 +65,53 @@ class Result(NamedTuple):
 
 
 class Services(Struct, frozen=True):
-    """What a run was given to work with; shared by all of its nodes.
+    """What a run is given to work with.
 
-    ``run_key`` tells this run from others where they queue for the same thing.
+    ``report`` takes its events; ``stream`` is whether somebody reads the text of models
+    as it comes.
     """
 
     models: Models
     tools: Tools
     report: Report
-    stream: bool
-    run_key: object
-    warned: set[str]
+    stream: bool = False
+
+
+class RunContext:
+    """One run, as its nodes see it: its services, and what it keeps count of."""
+
+    __slots__ = ("_warned", "services", "usage")
+
+    def __init__(self, services: Services) -> None:
+        self.services = services
+        self.usage: Usage | None = None
+        self._warned: set[tuple[str, str]] = set()
+
+    def spend(self, usage: Usage | None) -> None:
+        """Add a model call's tokens, if they are known."""
+        self.usage = total(self.usage, usage)
+
+    def first_time(self, node: str, message: str) -> bool:
+        """Whether this warning is new to the run."""
+        if (node, message) in self._warned:
+            return False
+        self._warned.add((node, message))
+        return True
 
 
 class NodeContext:
     """One execution of one node: who it is and what it may use."""
 
-    __slots__ = ("attempt", "name", "node", "services", "type")
+    __slots__ = ("attempt", "name", "node", "run", "services", "type", "usage")
 
-    def __init__(self, node: GraphNode, attempt: int, services: Services) -> None:
+    def __init__(self, node: GraphNode, attempt: int, run: RunContext) -> None:
         self.node = node
         self.name = node.name
         self.type = node.type
         self.attempt = attempt
-        self.services = services
+        self.run = run
+        self.services = run.services
+        self.usage: Usage | None = None
 
     def report(self, event: Event) -> None:
         """Add an event to the run's stream."""
@@ -100,10 +123,20 @@ class NodeContext:
 
     def warn_once(self, message: str) -> None:
         """Report a warning about this node, the first time that the run meets it."""
-        key = f"{self.name}\0{message}"
-        if key not in self.services.warned:
-            self.services.warned.add(key)
+        if self.run.first_time(self.name, message):
             self.warn(message)
+
+    def spend(self, usage: Usage | None) -> None:
+        """Count a model call's tokens for this execution and for the run."""
+        self.usage = total(self.usage, usage)
+        self.run.spend(usage)
+
+
+def total(one: Usage | None, other: Usage | None) -> Usage | None:
+    """Both together; what is unknown is left out, and two unknowns are unknown."""
+    if one is None or other is None:
+        return one or other
+    return one + other
 
 
 class Pure(Struct, frozen=True):

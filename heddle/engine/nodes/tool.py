@@ -22,7 +22,7 @@ def tool(node: GraphNode, graph: Graph) -> Waiting:
         tools = context.services.tools
         async with tools.workspace() as workspace:
             found = await tools.run(
-                name, arguments, workspace=workspace, run_key=context.services.run_key
+                name, arguments, workspace=workspace, run_key=context.run
             )
         return Result(shape_output(node.shape.outputs, found, of=f"tool {name!r}"))
 

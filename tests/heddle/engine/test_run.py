@@ -21,7 +21,7 @@ from heddle.events import (
 from heddle.events import (
     NodeFailed as NodeFailedEvent,
 )
-from plugins_host.conversation import ModelRequest
+from plugins_host.conversation import ModelRequest, ModelResponse, Usage
 from plugins_host.faults import Fault
 from tests.support.flows import (
     branching,
@@ -508,6 +508,22 @@ async def test_an_unknown_placeholder_stays_and_is_a_warning_once() -> None:
             "placeholder {{gone}} has no value in the state and was left as it is", "ask"
         )
     ]
+
+
+async def test_the_tokens_of_all_model_calls_are_added_up_where_they_are_known() -> None:
+    answers = [ModelResponse("a", usage=Usage(3, 5)), ModelResponse("b"), "c"]
+    plain = chain(
+        start(),
+        llm("one", "go"),
+        llm("two", "go"),
+        end(),
+        shared=[model()],
+    )
+    _, events = await run_document(plain, models=FakeModels(answers))
+    done = {e.node_name: e.usage for e in events if isinstance(e, NodeCompleted)}
+    assert done == {"start": None, "one": Usage(3, 5), "two": None, "end": None}
+    (finished,) = [e for e in events if isinstance(e, FlowCompleted)]
+    assert finished.usage == Usage(3, 5)
 
 
 async def test_streamed_text_arrives_as_deltas_in_order() -> None:
