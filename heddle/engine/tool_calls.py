@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
-import trio
 from msgspec import Struct
 
 from heddle.engine.faults import EngineFault, NodeFault, describe
@@ -151,6 +150,9 @@ async def answer_calls(
     """
     if len(calls) == 1:
         return [await _answer(context, tools, calls[0], workspace)]
+    # Here, so that a document can be checked without loading trio.
+    import trio
+
     answers: dict[int, Message] = {}
     faults: dict[int, Exception] = {}
 
