@@ -14,7 +14,7 @@ from msgspec import NODEFAULT, Meta, Struct
 from msgspec.structs import fields
 
 from heddle.spec import datastores, flows, llms, tools
-from heddle.spec.component import Component, Property
+from heddle.spec.component import SECRET, Component, Property
 
 Version: TypeAlias = tuple[int, int, int]
 
@@ -40,6 +40,16 @@ COMPONENTS: Final[Mapping[str, type[Component]]] = {
     for name, kind in vars(module).items()
     if isinstance(kind, type) and issubclass(kind, Component) and name not in _ABSTRACT
 }
+
+# Keys that any component may carry beside its fields.
+COMMON_KEYS: Final = frozenset(
+    (
+        "component_type",
+        "$referenced_components",
+        "component_plugin_name",
+        "component_plugin_version",
+    )
+)
 
 _VERSION: Final = re.compile(r"(\d{2})\.([1-4])\.(\d{1,4})")
 
@@ -82,10 +92,15 @@ class Field(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True):
-    """How one component type is read. ``newer`` are the fields that came after the type."""
+    """How one component type is read.
+
+    ``known`` are all keys that an object of the type may have, ``newer`` the fields that
+    came after the type.
+    """
 
     struct: type[Component]
     fields: dict[str, Field]
+    known: frozenset[str]
     since: tuple[str, Version]
     newer: tuple[Field, ...]
 
@@ -119,6 +134,14 @@ def component_names(annotation: Any) -> tuple[str, ...]:
     )
 
 
+def is_secret(annotation: Any) -> bool:
+    """Whether a field's values are kept out of every text."""
+    if get_origin(annotation) is Annotated:
+        base, *marks = get_args(annotation)
+        return SECRET in marks or is_secret(base)
+    return any(map(is_secret, get_args(annotation)))
+
+
 @cache
 def plan_of(struct: type[Component]) -> Plan:
     """The plan of a component type."""
@@ -139,7 +162,7 @@ def plan_of(struct: type[Component]) -> Plan:
     newer = tuple(
         field for field in read.values() if field.newer and field.newer[1] > version
     )
-    return Plan(struct, read, (struct.since, version), newer)
+    return Plan(struct, read, COMMON_KEYS.union(read), (struct.since, version), newer)
 
 
 def _newer(annotation: Any) -> tuple[str, Version] | None:

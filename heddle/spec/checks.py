@@ -10,7 +10,7 @@ from typing import Any, Final
 from heddle.spec.component import Component
 from heddle.spec.flows import NEXT_BRANCH, Flow
 from heddle.spec.mismatches import Broken
-from heddle.spec.problems import Path, Problem, shown, write_path
+from heddle.spec.problems import Path, Problems, shown
 
 _ENDS: Final = {
     "control_flow_connections": ("from_node", "to_node"),
@@ -22,32 +22,26 @@ def check_flow(
     flow: Flow | Broken,
     path: Path,
     paths: Mapping[Component, Path],
-    problems: list[Problem],
+    problems: Problems,
 ) -> None:
     """Add everything that is wrong with one flow; ``paths`` says where its parts stand."""
     if _get(flow, "name") == "":
-        problems.append(
-            Problem(write_path((path, "name")), "the flow has no name", "Name it.")
-        )
+        problems.add((path, "name"), "the flow has no name", "Name it.")
     nodes = _list(_get(flow, "nodes"))
     if _get(flow, "nodes") is not None and not nodes:
-        problems.append(
-            Problem(
-                write_path((path, "nodes")),
-                "the flow has no nodes",
-                "Give it a StartNode and an EndNode at least.",
-            )
+        problems.add(
+            (path, "nodes"),
+            "the flow has no nodes",
+            "Give it a StartNode and an EndNode at least.",
         )
     _check_nodes(nodes, path, problems)
     known = {id(node) for node in nodes}
     start = _get(flow, "start_node")
     if isinstance(start, Component) and id(start) not in known:
-        problems.append(
-            Problem(
-                write_path((path, "start_node")),
-                f"the node {shown(start.name)} is not one of the flow's nodes",
-                "Add it to 'nodes'.",
-            )
+        problems.add(
+            (path, "start_node"),
+            f"the node {shown(start.name)} is not one of the flow's nodes",
+            "Add it to 'nodes'.",
         )
     for field, ends in _ENDS.items():
         for index, edge in enumerate(_list(_get(flow, field))):
@@ -55,45 +49,41 @@ def check_flow(
             for end in ends:
                 node = _get(edge, end)
                 if isinstance(node, Component) and id(node) not in known:
-                    problems.append(
-                        Problem(
-                            write_path((place, end)),
-                            f"the node {shown(node.name)} is not one of the flow's nodes",
-                            "Add it to 'nodes', or let the edge join others.",
-                        )
+                    problems.add(
+                        (place, end),
+                        f"the node {shown(node.name)} is not one of the flow's nodes",
+                        "Add it to 'nodes', or let the edge join others.",
                     )
     _check_branches(_list(_get(flow, "control_flow_connections")), path, problems)
 
 
-def _check_nodes(nodes: Iterable[Any], path: Path, problems: list[Problem]) -> None:
+def _check_nodes(nodes: Iterable[Any], path: Path, problems: Problems) -> None:
     seen: dict[int, int] = {}
     names: dict[str, int] = {}
     for index, node in enumerate(nodes):
         place = ((path, "nodes"), index)
+        if not isinstance(node, Component | Broken):
+            continue
         if id(node) in seen:
-            problems.append(
-                Problem(
-                    write_path(place),
-                    f"the node is listed twice: it is also at nodes[{seen[id(node)]}]",
-                    "Keep one.",
-                )
+            problems.add(
+                place,
+                f"the node is listed twice: it is also at nodes[{seen[id(node)]}]",
+                "Keep one.",
             )
             continue
         seen[id(node)] = index
         name = _get(node, "name")
         if name == "":
-            problems.append(Problem(write_path(place), "the node has no name", "Name it."))
+            problems.add(place, "the node has no name", "Name it.")
         elif type(name) is str and names.setdefault(name, index) != index:
-            problems.append(
-                Problem(
-                    write_path(place),
-                    f"the name {shown(name)} is taken: nodes[{names[name]}] has it too",
-                    "Rename one of the nodes.",
-                )
+            problems.add(
+                place,
+                f"the name {shown(name)} is taken: nodes[{names[name]}] has it too",
+                "Rename one of the nodes.",
             )
 
 
-def _check_branches(edges: Iterable[Any], path: Path, problems: list[Problem]) -> None:
+def _check_branches(edges: Iterable[Any], path: Path, problems: Problems) -> None:
     """Refuse two edges on one named branch.
 
     Several on the branch ``next`` are the graph's affair: the first of them is taken.
@@ -110,13 +100,11 @@ def _check_branches(edges: Iterable[Any], path: Path, problems: list[Problem]) -
             continue
         first = taken.setdefault((id(node), branch), index)
         if first != index:
-            problems.append(
-                Problem(
-                    write_path(((path, "control_flow_connections"), index)),
-                    f"the branch {shown(branch)} of {shown(node.name)} leads to two nodes: "
-                    f"control_flow_connections[{first}] carries it too",
-                    "Keep one edge for each branch.",
-                )
+            problems.add(
+                ((path, "control_flow_connections"), index),
+                f"the branch {shown(branch)} of {shown(node.name)} leads to two nodes: "
+                f"control_flow_connections[{first}] carries it too",
+                "Keep one edge for each branch.",
             )
 
 

@@ -5,7 +5,7 @@ struct, tagged by that word, and its annotations are the schema that documents a
 against: the modules `llms`, `tools`, `datastores` and `flows` hold them by family.
 """
 
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
@@ -15,6 +15,11 @@ OLDEST_VERSION: Final = "25.4.1"
 def new_in(version: str) -> Meta:
     """Mark a field that documents older than ``version`` can't use."""
     return Meta(extra={"since": version})
+
+
+# Marks what an error never shows.
+SECRET: Final = Meta(extra={"secret": True})
+Secret: TypeAlias = Annotated[str, SECRET]
 
 
 class Property(Struct, frozen=True):
@@ -50,6 +55,11 @@ class Component(
     def component_type(self) -> str:
         """The word that documents call this type by."""
         return type(self).__name__
+
+    def __repr__(self) -> str:
+        # Not the fields: some hold secrets, and what is shared would be written again
+        # for each that refers to it.
+        return f"<{self.component_type} {self.name!r}>"
 
 
 class ComponentWithIO(Component, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 from typing import Any, ClassVar, Literal, TypeAlias
 
-from heddle.spec.component import Component, PluginComponent
+from heddle.spec.component import Component, PluginComponent, Secret
 
 
 class TlsOracleDatabaseConnectionConfig(Component, frozen=True, kw_only=True):
@@ -10,9 +10,9 @@ class TlsOracleDatabaseConnectionConfig(Component, frozen=True, kw_only=True):
 
     since: ClassVar[str] = "26.1.2"
 
-    user: str
-    password: str
-    dsn: str
+    user: Secret
+    password: Secret
+    dsn: Secret
     config_dir: str | None = None
     protocol: Literal["tcp", "tcps"] = "tcps"
 
@@ -22,8 +22,8 @@ class MTlsOracleDatabaseConnectionConfig(
 ):
     """An Oracle database over TLS, with a wallet that proves who we are."""
 
-    wallet_location: str
-    wallet_password: str
+    wallet_location: Secret
+    wallet_password: Secret
 
 
 class TlsPostgresDatabaseConnectionConfig(Component, frozen=True, kw_only=True):
@@ -31,8 +31,8 @@ class TlsPostgresDatabaseConnectionConfig(Component, frozen=True, kw_only=True):
 
     since: ClassVar[str] = "26.1.2"
 
-    user: str
-    password: str
+    user: Secret
+    password: Secret
     url: str
     sslmode: Literal[
         "disable", "allow", "prefer", "require", "verify-ca", "verify-full"

@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias, Union
 from msgspec import Meta, Struct, field
 
 from heddle.spec.component import (
+    SECRET,
     Component,
     ComponentWithIO,
     PluginComponent,
@@ -114,7 +115,7 @@ class ApiNode(Node, frozen=True, kw_only=True):
     data: Any = field(default_factory=dict)
     query_params: dict[str, Any] = field(default_factory=dict)
     headers: dict[str, Any] = field(default_factory=dict)
-    sensitive_headers: Annotated[dict[str, Any], new_in("25.4.2")] = field(
+    sensitive_headers: Annotated[dict[str, Any], new_in("25.4.2"), SECRET] = field(
         default_factory=dict
     )
     url_allow_list: Annotated[tuple[str, ...] | None, new_in("26.1.2")] = None

@@ -4,7 +4,14 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from msgspec import Meta, Struct
 
-from heddle.spec.component import Component, PluginComponent, RetryPolicy, new_in
+from heddle.spec.component import (
+    SECRET,
+    Component,
+    PluginComponent,
+    RetryPolicy,
+    Secret,
+    new_in,
+)
 from heddle.spec.datastores import AnyOracleConnectionConfig
 
 OpenAiApiType: TypeAlias = Literal["chat_completions", "responses"]
@@ -37,7 +44,7 @@ class LlmConfig(Model, frozen=True, kw_only=True):
 
     api_type: str | None = None
     url: str | None = None
-    api_key: str | None = None
+    api_key: Secret | None = None
 
 
 class OpenAiCompatibleConfig(Model, frozen=True, kw_only=True):
@@ -45,7 +52,7 @@ class OpenAiCompatibleConfig(Model, frozen=True, kw_only=True):
 
     url: str
     api_type: Annotated[OpenAiApiType, new_in("25.4.2")] = "chat_completions"
-    api_key: Annotated[str | None, new_in("25.4.2")] = None
+    api_key: Annotated[Secret | None, new_in("25.4.2")] = None
     key_file: Annotated[str | None, new_in("26.1.2")] = None
     cert_file: Annotated[str | None, new_in("26.1.2")] = None
     ca_file: Annotated[str | None, new_in("26.1.2")] = None
@@ -70,7 +77,7 @@ class OpenAiConfig(Model, frozen=True, kw_only=True):
     api_provider: Annotated[Literal["openai"], new_in("26.1.2")] = "openai"
     api_type: Annotated[OpenAiApiType, new_in("25.4.2")] = "chat_completions"
     url: Annotated[str | None, new_in("26.1.2")] = None
-    api_key: Annotated[str | None, new_in("26.1.0")] = None
+    api_key: Annotated[Secret | None, new_in("26.1.0")] = None
 
 
 class GeminiAIStudioAuthConfig(Component, frozen=True, kw_only=True):
@@ -78,7 +85,7 @@ class GeminiAIStudioAuthConfig(Component, frozen=True, kw_only=True):
 
     since: ClassVar[str] = "26.1.2"
 
-    api_key: str | None = None
+    api_key: Secret | None = None
 
 
 class GeminiVertexAIAuthConfig(Component, frozen=True, kw_only=True):
@@ -88,7 +95,7 @@ class GeminiVertexAIAuthConfig(Component, frozen=True, kw_only=True):
 
     project_id: str | None = None
     location: str = "global"
-    credentials: str | dict[str, Any] | None = None
+    credentials: Annotated[str | dict[str, Any] | None, SECRET] = None
 
 
 class GeminiConfig(Model, frozen=True, kw_only=True):
@@ -100,7 +107,7 @@ class GeminiConfig(Model, frozen=True, kw_only=True):
     provider: Literal["google"] = "google"
     api_type: str | None = None
     url: str | None = None
-    api_key: str | None = None
+    api_key: Secret | None = None
 
 
 class OciClientConfigWithApiKey(Component, frozen=True, kw_only=True):
@@ -108,7 +115,7 @@ class OciClientConfigWithApiKey(Component, frozen=True, kw_only=True):
 
     service_endpoint: str
     auth_profile: str
-    auth_file_location: str
+    auth_file_location: Secret
     auth_type: Literal["API_KEY"] = "API_KEY"
 
 
@@ -117,7 +124,7 @@ class OciClientConfigWithSecurityToken(Component, frozen=True, kw_only=True):
 
     service_endpoint: str
     auth_profile: str
-    auth_file_location: str
+    auth_file_location: Secret
     auth_type: Literal["SECURITY_TOKEN"] = "SECURITY_TOKEN"
 
 
@@ -157,7 +164,7 @@ class OciGenAiConfig(Model, frozen=True, kw_only=True):
     ] = "oci"
     conversation_store_id: Annotated[str | None, new_in("25.4.2")] = None
     url: Annotated[str | None, new_in("26.1.2")] = None
-    api_key: Annotated[str | None, new_in("26.1.2")] = None
+    api_key: Annotated[Secret | None, new_in("26.1.2")] = None
 
 
 class DbmsVectorChainLlmConfig(Component, frozen=True, kw_only=True):

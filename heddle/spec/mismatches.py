@@ -11,9 +11,10 @@ import msgspec
 from msgspec import NODEFAULT, Meta, Struct
 from msgspec.structs import fields
 
-from heddle.spec.catalogue import component_names, members
+from heddle.spec import datastores, flows, llms, tools
+from heddle.spec.catalogue import component_names, is_secret, members
 from heddle.spec.component import Component
-from heddle.spec.problems import Path, Problem, shown, write_path
+from heddle.spec.problems import Path, Problems, shown
 from plugins_host import nearest
 
 
@@ -27,27 +28,29 @@ class Broken:
 
 
 def explain_fields(
-    struct: type[Struct], values: dict[str, Any], path: Path, problems: list[Problem]
+    struct: type[Struct], values: dict[str, Any], path: Path, problems: Problems
 ) -> bool:
     """Add a problem for each field that is missing or doesn't fit; False if all do."""
     before = len(problems)
     annotations = get_type_hints(struct, include_extras=True)
+    strangers = [key for key in values if key not in annotations]
     for field in fields(struct):
         annotation = annotations[field.name]
         if field.name in values:
             explain(annotation, values[field.name], (path, field.name), problems)
         elif field.default is NODEFAULT and field.default_factory is NODEFAULT:
-            problems.append(
-                Problem(
-                    write_path(path),
-                    f"'{field.name}' is missing",
-                    f"Add it: {_wanted(annotation)}.",
-                )
+            guess = nearest(field.name, strangers)
+            problems.add(
+                path,
+                f"'{field.name}' is missing",
+                f"Is {guess!r} a misspelling of it?"
+                if guess
+                else f"Add it: {_wanted(annotation)}.",
             )
     return len(problems) != before
 
 
-def explain(annotation: Any, value: Any, path: Path, problems: list[Problem]) -> None:
+def explain(annotation: Any, value: Any, path: Path, problems: Problems) -> None:
     """Add a problem for each part of a value that doesn't fit an annotation."""
     if isinstance(value, Broken) or _fits(annotation, value):
         return
@@ -55,7 +58,7 @@ def explain(annotation: Any, value: Any, path: Path, problems: list[Problem]) ->
         return
     if type(value) is dict and _explain_values(annotation, value, path, problems):
         return
-    problems.append(_mismatch(annotation, value, path))
+    _add_mismatch(annotation, value, path, problems)
 
 
 def _fits(annotation: Any, value: Any) -> bool:
@@ -67,7 +70,7 @@ def _fits(annotation: Any, value: Any) -> bool:
 
 
 def _explain_items(
-    annotation: Any, value: list[Any], path: Path, problems: list[Problem]
+    annotation: Any, value: list[Any], path: Path, problems: Problems
 ) -> bool:
     for one in members(annotation):
         if get_origin(one) is not tuple:
@@ -85,7 +88,7 @@ def _explain_items(
 
 
 def _explain_values(
-    annotation: Any, value: dict[str, Any], path: Path, problems: list[Problem]
+    annotation: Any, value: dict[str, Any], path: Path, problems: Problems
 ) -> bool:
     for one in members(annotation):
         if get_origin(one) is dict:
@@ -106,67 +109,78 @@ _KINDS: Final[dict[Any, str]] = {
     int: "an integer",
     float: "a number",
     bool: "true or false",
-    type(None): "null",
-    dict: "an object",
-    tuple: "a list",
-    Any: "anything",
+}
+
+# What people call components that may stand for one another.
+_FAMILIES: Final[dict[tuple[str, ...], str]] = {
+    component_names(family): noun
+    for family, noun in (
+        (flows.AnyNode, "a node"),
+        (flows.AnyAgenticComponent, "an agent or a flow"),
+        (flows.AnyMessageTransform, "a message transform"),
+        (tools.AnyTool, "a tool"),
+        (tools.AnyClientTransport, "a transport"),
+        (llms.AnyLlmConfig, "an LLM config"),
+        (llms.AnyOciClientConfig, "a client config"),
+        (datastores.AnyDatastore, "a datastore"),
+        (datastores.AnyOracleConnectionConfig, "a connection config"),
+    )
 }
 
 
-def _mismatch(annotation: Any, value: Any, path: Path) -> Problem:
-    fix = ""
+def _add_mismatch(annotation: Any, value: Any, path: Path, problems: Problems) -> None:
+    components = component_names(annotation)
+    if components and type(value) is dict:
+        problems.add(
+            path, "this has no 'component_type'", f"Add it: {_either(components)}."
+        )
+        return
+    if isinstance(value, Component):
+        found = f"the {value.component_type} {shown(value.name)}"
+    elif is_secret(annotation):
+        found = "no secret that can be used"
+    else:
+        found = shown(value)
+    fix = f"Use {_either(components)}." if len(components) > 1 else ""
     literals = [
         word
         for one in members(annotation)
         if get_origin(one) is Literal
         for word in get_args(one)
     ]
-    if literals and type(value) is str:
+    if type(value) is str and literals:
         guess = nearest(value, literals)
         fix = f"Did you mean {guess!r}?" if guess else ""
-    components = component_names(annotation)
-    if components and type(value) is dict:
-        return Problem(
-            write_path(path),
-            "this has no 'component_type'",
-            f"Add it: {_either(components)}.",
-        )
-    return Problem(
-        write_path(path), f"this is {_found(value)}, not {_wanted(annotation)}", fix
-    )
-
-
-def _found(value: Any) -> str:
-    if isinstance(value, Component):
-        return f"the {value.component_type} {shown(value.name)}"
-    return shown(value)
+    problems.add(path, f"this is {found} where {_wanted(annotation)} belongs", fix)
 
 
 def _wanted(annotation: Any) -> str:
     """What an annotation asks for, as a noun."""
     words: list[str] = []
     components = component_names(annotation)
-    if components:
-        article = "an" if components[0][0] in "AEIOU" else "a"
-        words.append(f"{article} {_either(components)}")
+    if components in _FAMILIES:
+        words.append(_FAMILIES[components])
+    else:
+        words += [f"{'an' if name[0] in 'AEIOU' else 'a'} {name}" for name in components]
     for one in members(annotation):
-        if isinstance(one, type) and issubclass(one, Component):
-            continue
-        if get_origin(one) is Literal:
+        origin = get_origin(one)
+        if origin is Literal:
             words += [shown(word) for word in get_args(one)]
-        elif get_origin(one) is tuple:
-            inner = get_args(one)
-            if inner[-1] is Ellipsis:
-                words.append(f"a list of {_wanted(inner[0])} each")
-            else:
-                words.append(f"a list of {len(inner)}, each {_wanted(inner[0])}")
-        elif get_origin(one) is dict:
-            words.append(f"an object whose values are {_wanted(get_args(one)[1])}")
-        elif one is not type(None):
+        elif origin is tuple:
+            words.append(_wanted_list(get_args(one)))
+        elif origin is dict:
+            words.append("an object")
+        elif one is not type(None) and not (
+            isinstance(one, type) and issubclass(one, Component)
+        ):
             words.append(_KINDS.get(one, "an object"))
-    if type(None) in members(annotation):
-        words.append("null")
     return _either(words) + _limits(annotation)
+
+
+def _wanted_list(items: tuple[Any, ...]) -> str:
+    if items[-1] is Ellipsis:
+        return "a list"
+    return f"a list of {len(items)}"
 
 
 def _limits(annotation: Any) -> str:

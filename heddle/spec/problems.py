@@ -16,6 +16,10 @@ from plugins_host import Fault, sentence
 # A screen of problems is what a person works through before looking again.
 SHOWN_PROBLEMS: Final = 20
 
+# Reading stops here. A document this far off is of another kind, and each problem costs
+# more time and memory than the few bytes that cause it.
+MAX_PROBLEMS: Final = 200
+
 # From the innermost step outwards; None is the whole document.
 Path: TypeAlias = "tuple[Path, str | int] | None"
 
@@ -38,12 +42,15 @@ class Problem(Struct, frozen=True):
 class DocumentError(Fault):
     """A document can't be used. Its author has to change it.
 
-    ``problems`` holds all of them, in document order as far as it was read; ``str()``
-    shows the first `SHOWN_PROBLEMS`.
+    ``problems`` holds all of them, ``str()`` shows the first `SHOWN_PROBLEMS`.
+    ``warnings`` is what would have been worth a look all the same.
     """
 
-    def __init__(self, problems: Iterable[Problem], *, name: str) -> None:
+    def __init__(
+        self, problems: Iterable[Problem], *, name: str, warnings: Iterable[Problem] = ()
+    ) -> None:
         self.problems = tuple(problems)
+        self.warnings = tuple(warnings)
         self.name = name
         first = self.problems[0]
         where = f"{name} {first.path}" if first.path else name
@@ -52,12 +59,37 @@ class DocumentError(Fault):
     def __str__(self) -> str:
         if len(self.problems) == 1:
             return super().__str__()
-        lines = [f"{self.name} has {len(self.problems)} problems:"]
+        more = " or more" if len(self.problems) >= MAX_PROBLEMS else ""
+        lines = [f"{self.name} has {len(self.problems)} problems{more}:"]
         lines += [f"  {problem}" for problem in self.problems[:SHOWN_PROBLEMS]]
         hidden = len(self.problems) - SHOWN_PROBLEMS
         if hidden > 0:
             lines.append(f"  and {hidden} more")
         return "\n".join(lines)
+
+
+class TooManyProblems(Exception):
+    """`MAX_PROBLEMS` were found. Never leaves this package."""
+
+
+class Problems:
+    """Collects what is wrong while a document is read."""
+
+    def __init__(self) -> None:
+        self.found: list[Problem] = []
+
+    def __len__(self) -> int:
+        return len(self.found)
+
+    def add(self, path: Path, what: str, fix: str = "") -> None:
+        """Note a problem.
+
+        Raises:
+            TooManyProblems: It is the last that is taken.
+        """
+        self.found.append(Problem(write_path(path), what, fix))
+        if len(self.found) >= MAX_PROBLEMS:
+            raise TooManyProblems
 
 
 def write_path(path: Path) -> str:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from msgspec import UNSET
 
 from heddle.spec.component import Property
-from heddle.spec.problems import Path, Problem, shown, write_path
+from heddle.spec.problems import Path, Problems, shown
 from plugins_host import one_of
 
 _TITLE: Final = re.compile(r"[^\s\"'{},.]+")
@@ -26,47 +26,41 @@ _SCHEMA_LISTS: Final = frozenset(("anyOf", "oneOf", "allOf", "prefixItems"))
 _SCHEMA_MAPS: Final = frozenset(("properties", "$defs", "definitions", "patternProperties"))
 
 
-def read_property(raw: Any, path: Path, problems: list[Problem]) -> Property | None:
+def read_property(raw: Any, path: Path, problems: Problems) -> Property | None:
     """One input or output; None when its problems were added."""
     before = len(problems)
     if type(raw) is not dict:
-        problems.append(
-            Problem(
-                write_path(path),
-                f"an input or output is a JSON Schema, this is {shown(raw)}",
-                "Write an object with 'title' and 'type'.",
-            )
+        problems.add(
+            path,
+            f"an input or output is a JSON Schema, this is {shown(raw)}",
+            "Write an object with 'title' and 'type'.",
         )
         return None
     title: Any = raw.get("title")
     if type(title) is not str or not _TITLE.fullmatch(title):
-        problems.append(_bad_title(raw, path))
+        _refuse_title(raw, path, problems)
     check_schema(raw, path, problems)
     if len(problems) != before:
         return None
     return Property(title, raw, raw.get("default", UNSET))
 
 
-def _bad_title(raw: dict[str, Any], path: Path) -> Problem:
+def _refuse_title(raw: dict[str, Any], path: Path, problems: Problems) -> None:
     if "title" not in raw:
-        return Problem(
-            write_path(path), "'title' is missing", "Add a title: it is the name."
+        problems.add(path, "'title' is missing", "Add a title: it is the name.")
+    else:
+        problems.add(
+            (path, "title"),
+            f"{shown(raw['title'])} can't be the name of an input or output",
+            "Use text without blanks, quotes, braces, commas and periods.",
         )
-    title = raw["title"]
-    return Problem(
-        write_path((path, "title")),
-        f"{shown(title)} can't be the name of an input or output",
-        "Use text without blanks, quotes, braces, commas and periods.",
-    )
 
 
-def check_schema(schema: Any, path: Path, problems: list[Problem]) -> None:
+def check_schema(schema: Any, path: Path, problems: Problems) -> None:
     """Add what is wrong with the shape of a JSON Schema."""
     if type(schema) is not dict:
         if type(schema) is not bool:
-            problems.append(
-                Problem(write_path(path), f"{shown(schema)} is not a JSON Schema")
-            )
+            problems.add(path, f"{shown(schema)} is not a JSON Schema", "Write an object.")
         return
     kind = schema.get("type")
     if (type(kind) is not str or kind not in JSON_TYPES) and "type" in schema:
@@ -77,7 +71,7 @@ def check_schema(schema: Any, path: Path, problems: list[Problem]) -> None:
             _check_keyword(key, value, (path, key), problems)
 
 
-def _check_keyword(key: str, value: Any, path: Path, problems: list[Problem]) -> None:
+def _check_keyword(key: str, value: Any, path: Path, problems: Problems) -> None:
     """Look at sub-schemas; the values of other keywords are their own affair."""
     if key in _SCHEMAS:
         check_schema(value, path, problems)
@@ -89,14 +83,12 @@ def _check_keyword(key: str, value: Any, path: Path, problems: list[Problem]) ->
             check_schema(schema, (path, name), problems)
 
 
-def _check_types(kind: Any, path: Path, problems: list[Problem]) -> None:
+def _check_types(kind: Any, path: Path, problems: Problems) -> None:
     names = kind if type(kind) is list and kind else [kind]
-    problems.extend(
-        Problem(
-            write_path(path),
-            f"{shown(name)} is not a JSON type",
-            one_of(str(name), sorted(JSON_TYPES)),
-        )
-        for name in names
-        if type(name) is not str or name not in JSON_TYPES
-    )
+    for name in names:
+        if type(name) is not str or name not in JSON_TYPES:
+            problems.add(
+                path,
+                f"{shown(name)} is not a JSON type",
+                one_of(str(name)[:20], sorted(JSON_TYPES)),
+            )

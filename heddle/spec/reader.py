@@ -7,12 +7,14 @@ than that: one reading finds everything that is wrong.
 """
 
 from collections.abc import Collection, Iterator, Mapping
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 
 from heddle.spec.catalogue import (
+    COMMON_KEYS,
     COMPONENTS,
     NEWEST_VERSION,
     VERSIONS,
@@ -28,7 +30,17 @@ from heddle.spec.component import Component, PluginComponent, Property
 from heddle.spec.flows import Flow
 from heddle.spec.llms import LlmGenerationConfig
 from heddle.spec.mismatches import Broken, explain_fields
-from heddle.spec.problems import DocumentError, Path, Problem, shown, write_path
+from heddle.spec.problems import (
+    MAX_PROBLEMS,
+    SHOWN_PROBLEMS,
+    DocumentError,
+    Path,
+    Problem,
+    Problems,
+    TooManyProblems,
+    shown,
+    write_path,
+)
 from heddle.spec.properties import read_property
 from heddle.spec.syntax import MAX_NESTING, Format, parse
 from plugins_host import nearest, one_of
@@ -38,10 +50,12 @@ _DEFINITIONS: Final = "$referenced_components"
 _TYPE: Final = "component_type"
 _VERSION: Final = "agentspec_version"
 
-# Keys that any component may carry beside its fields.
-_COMMON_KEYS: Final = frozenset(
-    (_TYPE, _DEFINITIONS, "component_plugin_name", "component_plugin_version")
-)
+# More ids than this say nothing to who looks for the right one.
+_LISTED_DEFINITIONS: Final = 30
+
+# A guess among these takes some ten milliseconds.
+_COMPARED_DEFINITIONS: Final = 2000
+
 _REFERENCE_KEYS: Final = frozenset((_REF, _DEFINITIONS))
 
 
@@ -87,9 +101,12 @@ def read_document(
     """
     raw = parse(data, name=name, format=format)
     reader = _Reader(component_types, refused or {}, supplied or {})
-    document = reader.document(raw)
+    try:
+        document = reader.document(raw)
+    except TooManyProblems:
+        document = None
     if document is None:
-        raise DocumentError(reader.problems, name=name)
+        raise DocumentError(reader.problems.found, name=name, warnings=reader.warnings)
     return document
 
 
@@ -122,12 +139,13 @@ class _Reader:
         )
         self.refused = refused
         self.supplied = supplied
-        self.problems: list[Problem] = []
+        self.problems = Problems()
         self.warnings: list[Problem] = []
         self.definitions: dict[str, _Definition] = {}
         self.following: list[str] = []
         self.dangling: list[tuple[str, Path]] = []
         self.scanned = False
+        self.listed = False
         self.ids: dict[str, Path] = {}
         self.paths: dict[Component, Path] = {}
         self.flows: list[tuple[Flow | Broken, Path]] = []
@@ -144,9 +162,9 @@ class _Reader:
         version = self._version(raw.get(_VERSION))
         self.raw = raw = {key: value for key, value in raw.items() if key != _VERSION}
         root = self._root(raw)
-        for definition in tuple(self.definitions.values()):
+        for identity, definition in tuple(self.definitions.items()):
             if not definition.read:
-                self._follow(definition, "", None, 0)
+                self._follow(definition, identity, None, 0)
         self._report_dangling()
         for flow, path in self.flows:
             check_flow(flow, path, self.paths, self.problems)
@@ -164,7 +182,7 @@ class _Reader:
         else:
             what = f"'{_TYPE}' is missing"
             fix = f"Add '{_TYPE}': 'Flow', or the type that this is."
-        self._problem(None, what, fix)
+        self.problems.add(None, what, fix)
         return None
 
     def _version(self, declared: Any) -> str:
@@ -173,7 +191,7 @@ class _Reader:
         path = (None, _VERSION)
         version = parse_version(declared) if type(declared) is str else None
         if version is None:
-            self._problem(
+            self.problems.add(
                 path,
                 f"{shown(declared)} is not a version",
                 f"Write it as text YY.Q.PATCH, such as '{NEWEST_VERSION}'.",
@@ -183,7 +201,7 @@ class _Reader:
         assert oldest is not None
         assert newest is not None
         if version < oldest:
-            self._problem(
+            self.problems.add(
                 path,
                 f"version {declared} is older than Agent Spec itself",
                 f"Declare a version from {VERSIONS[0]} to {NEWEST_VERSION}.",
@@ -268,7 +286,7 @@ class _Reader:
             if one is None:
                 continue
             if one.title in read:
-                self._problem(
+                self.problems.add(
                     (path, index),
                     f"the title {shown(one.title)} is used twice",
                     "Rename one.",
@@ -298,7 +316,7 @@ class _Reader:
 
     def _component(self, raw: dict[str, Any], path: Path, depth: int) -> Any:
         if depth > MAX_NESTING:
-            self._problem(
+            self.problems.add(
                 path,
                 f"components are nested more than {MAX_NESTING} levels deep",
                 "Let fewer flows contain one another.",
@@ -319,8 +337,8 @@ class _Reader:
                 field = fields.get(key)
                 if field is not None:
                     values[key] = self._field(field, value, (path, key), depth + 1)
-        if not raw.keys() <= fields.keys() | _COMMON_KEYS:
-            self._unknown_keys(raw, fields, path)
+        if not raw.keys() <= plan.known:
+            self._unknown_keys(raw, plan, path)
         if self.declared is not None:
             self._check_age(plan, raw, path)
         self._identify(raw, values, path)
@@ -344,7 +362,7 @@ class _Reader:
     def _explain(self, plan: Plan, values: dict[str, Any], path: Path, words: str) -> None:
         found = explain_fields(plan.struct, values, path, self.problems)
         if not found and words:  # pragma: no cover  the two read the same annotations
-            self._problem(path, words)
+            self.problems.add(path, words)
 
     def _identify(self, raw: dict[str, Any], values: dict[str, Any], path: Path) -> None:
         """See to it that the component has an id, and that no other has the same."""
@@ -357,7 +375,7 @@ class _Reader:
             return
         first = self.ids.setdefault(identity, path)
         if first is not path:
-            self._problem(
+            self.problems.add(
                 path,
                 f"the id {shown(identity)} is taken: it is also at {write_path(first)}",
                 f"Define the component once in '{_DEFINITIONS}' and refer to it, or give "
@@ -367,30 +385,36 @@ class _Reader:
     def _foreign(self, raw: dict[str, Any], name: Any, path: Path, depth: int) -> Any:
         """A component of a type that isn't Agent Spec's own."""
         if type(name) is not str:
-            self._problem((path, _TYPE), f"a component type is text, not {shown(name)}")
+            self.problems.add((path, _TYPE), f"a component type is text, not {shown(name)}")
             return self._give_up(raw)
         if name in self.plugin_types:
             return self._plugin_component(raw, name, path, depth)
+        place = (path, _TYPE)
         if name in self.refused:
-            self._problem(
-                (path, _TYPE),
-                f"{shown(name)} can't be used in a document",
-                self.refused[name],
+            self.problems.add(
+                place, f"{shown(name)} can't be used in a document", self.refused[name]
             )
         else:
-            self._problem(
-                (path, _TYPE),
-                f"{shown(name)} is not a component type",
-                one_of(name, sorted({*COMPONENTS, *self.plugin_types})),
+            self.problems.add(
+                place, f"{shown(name)} is not a component type", self._known(name)
             )
         # What is inside is looked at all the same: its problems count too.
         return self._give_up(
             {
                 key: self._read(value, (path, key), depth + 1)
                 for key, value in raw.items()
-                if key not in _COMMON_KEYS
+                if key not in COMMON_KEYS
             }
         )
+
+    def _known(self, name: str) -> str:
+        """What to write instead of an unknown type; all there are is said once only."""
+        known = [*self.plugin_types, *sorted(COMPONENTS)]
+        guess = nearest(name, known)
+        if guess is not None or not self.listed:
+            self.listed = self.listed or guess is None
+            return one_of(name, known)
+        return "Load the plugin that provides it."
 
     def _plugin_component(
         self, raw: dict[str, Any], name: str, path: Path, depth: int
@@ -401,7 +425,7 @@ class _Reader:
         free: dict[str, Any] = {}
         for key, value in raw.items():
             field = plan.fields.get(key)
-            if key in _COMMON_KEYS:
+            if key in COMMON_KEYS:
                 continue
             if field is None or key in ("type_name", "fields"):
                 free[key] = self._read(value, (path, key), depth + 1)
@@ -428,7 +452,7 @@ class _Reader:
         assert self.declared is not None
         text, version = self.declared
         if plan.since[1] > version:
-            self._problem(
+            self.problems.add(
                 path,
                 f"{plan.struct.__name__} came with version {plan.since[0]}, and the "
                 f"document declares {text}",
@@ -443,37 +467,32 @@ class _Reader:
                 and field.name in raw
                 and not _is_default(raw[field.name], field.default)
             ):
-                self._problem(
+                self.problems.add(
                     (path, field.name),
                     f"'{field.name}' came with version {since}, and the document declares "
                     f"{text}",
                     f"Declare '{_VERSION}' '{since}' or newer.",
                 )
 
-    def _unknown_keys(
-        self, raw: dict[str, Any], known: Collection[str], path: Path
-    ) -> None:
-        for key in raw:
-            if key in known or key in _COMMON_KEYS:
-                continue
+    def _unknown_keys(self, raw: dict[str, Any], plan: Plan, path: Path) -> None:
+        for key in raw.keys() - plan.known:
             if key == _VERSION:
-                self._problem(
+                self.problems.add(
                     (path, key),
                     "a document declares its version once, on its outermost object",
                     "Remove it here.",
                 )
-            elif not (path is None and key == _REF):
-                self._warn_unknown({key: None}, known, path)
+        self._warn_unknown([key for key in raw if key != _VERSION], plan.known, path)
 
     def _warn_unknown(
-        self, raw: Collection[str], known: Collection[str], path: Path
+        self, keys: Collection[str], known: Collection[str], path: Path
     ) -> None:
-        for key in raw:
-            if key not in known:
+        for key in keys:
+            if key not in known and len(self.warnings) < MAX_PROBLEMS:
                 guess = nearest(key, known)
                 self._warn(
                     (path, key),
-                    f"{shown(key)} is not a field here, and is ignored",
+                    "this is not a field that is known here, and is ignored",
                     f"Did you mean {guess!r}?" if guess else "",
                 )
 
@@ -482,7 +501,7 @@ class _Reader:
     def _define(self, definitions: Any, path: Path) -> None:
         """Note the entries of a ``$referenced_components``."""
         if type(definitions) is not dict:
-            self._problem(
+            self.problems.add(
                 path,
                 f"this maps ids to components, not {shown(definitions)}",
                 "Write an object.",
@@ -495,7 +514,7 @@ class _Reader:
                 # An earlier look for nested definitions came by here.
                 continue
             if known is not None:
-                self._problem(
+                self.problems.add(
                     there,
                     f"the id {shown(identity)} is defined twice: it is also at "
                     f"{write_path(known.path)}",
@@ -505,31 +524,34 @@ class _Reader:
             self.definitions[identity] = _Definition(raw, there)
 
     def _reference(self, value: dict[str, Any], path: Path, depth: int) -> Any:
+        identity = value[_REF]
         if len(value) > 1:
             if _DEFINITIONS in value:
                 self._define(value[_DEFINITIONS], (path, _DEFINITIONS))
             self._warn_unknown(value, _REFERENCE_KEYS, path)
-        identity = value[_REF]
         if type(identity) is not str:
-            self._problem(
+            self.problems.add(
                 (path, _REF), f"a reference is the text of an id, not {shown(identity)}"
             )
             return self._give_up()
-        definition = self.definitions.get(identity)
+        definition = self.definitions.get(identity) or self._look_for(identity)
         if definition is None:
-            if identity in self.supplied:
-                return self.supplied[identity]
-            if not self.scanned:
-                self._find_nested_definitions()
-                definition = self.definitions.get(identity)
-            if definition is None:
-                self.dangling.append((identity, (path, _REF)))
-                return self._give_up()
+            self.dangling.append((identity, (path, _REF)))
+            return self._give_up()
         if definition.read:
             if type(definition.value) is Broken:
                 self.broken += 1
             return definition.value
         return self._follow(definition, identity, (path, _REF), depth)
+
+    def _look_for(self, identity: str) -> _Definition | None:
+        """A definition that no container of the reference holds."""
+        if not self.scanned:
+            self._find_nested_definitions()
+        if identity not in self.definitions and identity in self.supplied:
+            raw = self.supplied[identity]
+            self.definitions[identity] = _Definition(raw, ((None, "$supplied"), identity))
+        return self.definitions.get(identity)
 
     def _follow(
         self, definition: _Definition, identity: str, path: Path, depth: int
@@ -537,7 +559,7 @@ class _Reader:
         """The value of a definition, read now if it wasn't yet."""
         if definition.open:
             circle = self.following[self.following.index(identity) :]
-            self._problem(
+            self.problems.add(
                 path,
                 "references lead in a circle: " + " → ".join([*circle, identity]),
                 "A component can't contain itself.",
@@ -584,24 +606,40 @@ class _Reader:
 
     def _report_dangling(self) -> None:
         for identity, path in self.dangling:
-            if identity in self.ids:
+            owner, _, field = identity.rpartition(".")
+            what = f"{shown(identity)} is not defined in this document"
+            place = self.ids.get(identity)
+            if place is not None and place[0] is not None and place[0][1] == _DEFINITIONS:
+                fix = f"It is defined under another name: refer to {shown(place[1])}."
+            elif place is not None:
                 what = (
                     f"{shown(identity)} can't be referred to: it is written in place at "
-                    f"{write_path(self.ids[identity])}"
+                    f"{write_path(place)}"
                 )
                 fix = f"Move it to '{_DEFINITIONS}' and refer to it in both places."
+            elif owner in self.ids or owner in self.definitions:
+                what = f"{shown(identity)} is to be supplied from outside, and isn't"
+                fix = f"Write the value of '{field}' in its place."
+            elif self.definitions:
+                fix = self._guess(identity)
             else:
-                what = f"{shown(identity)} is not defined in this document"
-                fix = one_of(identity, sorted(self.definitions))
-            self._problem(path, what, fix)
+                fix = f"Define it in '{_DEFINITIONS}'."
+            self.problems.add(path, what, fix)
+
+    def _guess(self, identity: str) -> str:
+        """Which definition was meant: looking for it takes its time, among thousands."""
+        if len(self.problems) >= SHOWN_PROBLEMS:
+            return ""
+        if len(self.definitions) <= _LISTED_DEFINITIONS:
+            return one_of(identity, self.definitions)
+        guess = nearest(identity, islice(self.definitions, _COMPARED_DEFINITIONS))
+        return f"Did you mean {guess!r}?" if guess else ""
 
     # --- notes ----------------------------------------------------------------------
 
-    def _problem(self, path: Path, what: str, fix: str = "") -> None:
-        self.problems.append(Problem(write_path(path), what, fix))
-
     def _warn(self, path: Path, what: str, fix: str = "") -> None:
-        self.warnings.append(Problem(write_path(path), what, fix))
+        if len(self.warnings) < MAX_PROBLEMS:
+            self.warnings.append(Problem(write_path(path), what, fix))
 
     def _give_up(self, values: dict[str, Any] | None = None) -> Broken:
         self.broken += 1

@@ -7,11 +7,19 @@ means is not this module's business.
 """
 
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias
 
 import msgspec
 
-from heddle.spec.problems import DocumentError, Problem, shown
+from heddle.spec.problems import (
+    MAX_PROBLEMS,
+    DocumentError,
+    Path,
+    Problem,
+    shown,
+    write_path,
+)
 
 if TYPE_CHECKING:
     from yaml import MarkedYAMLError
@@ -191,32 +199,52 @@ def _explain_json(data: bytes, name: str, error: msgspec.DecodeError) -> NoRetur
     raise _refusal(name, f"malformed JSON: {what}", where=where) from error
 
 
+class _Object(dict[str, Any]):
+    """An object whose keys in the text were ``written``, some more than once."""
+
+    written: tuple[str, ...] = ()
+
+
 def _refuse_repeated_keys(data: bytes, name: str) -> None:
     import json
 
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        read = dict(pairs)
+    def read(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        read = _Object(pairs)
         if len(read) != len(pairs):
-            keys = [key for key, _ in pairs]
-            repeated = next(key for key in keys if keys.count(key) > 1)
-            siblings = [key for key in read if key != repeated][:3]
-            inside = (
-                f", in an object that also has {', '.join(siblings)}" if siblings else ""
-            )
-            raise _refusal(
-                name,
-                f"the key {shown(repeated)} is written twice in one object{inside}",
-                fix="Keep one of them.",
-            )
+            read.written = tuple(key for key, _ in pairs)
         return read
 
-    json.loads(data, object_pairs_hook=unique)
+    problems: list[Problem] = []
+    waiting: list[tuple[Any, Path]] = [(json.loads(data, object_pairs_hook=read), None)]
+    while waiting:
+        value, path = waiting.pop()
+        if len(problems) >= MAX_PROBLEMS:
+            break
+        if isinstance(value, _Object):
+            problems += [
+                Problem(
+                    write_path((path, key)),
+                    f"the key {shown(key)} is written {times} times in one object",
+                    "Keep one of them.",
+                )
+                for key, times in Counter(value.written).items()
+                if times > 1
+            ]
+            waiting += [(inner, (path, key)) for key, inner in reversed(value.items())]
+        elif isinstance(value, list):
+            waiting += [
+                (value[index], (path, index)) for index in reversed(range(len(value)))
+            ]
+    if problems:
+        raise DocumentError(problems[:MAX_PROBLEMS], name=name)
 
 
 # --- YAML ---------------------------------------------------------------------------
 
 # Python refuses to read longer integers, and nothing that counts is this large.
 _MAX_DIGITS: Final = 4300
+
+_VALUE_SIZE: Final = 8
 
 _INTEGER: Final = re.compile(r"[-+]?[0-9]+")
 _OCTAL: Final = re.compile(r"0o[0-7]+")
@@ -253,12 +281,11 @@ def _parse_yaml(data: bytes, name: str) -> Any:
     except yaml.MarkedYAMLError as error:
         raise _malformed_yaml(error, name) from error
     except yaml.reader.ReaderError as error:
+        before = text.encode()[: error.position].decode(errors="ignore")
         raise _refusal(
             name,
-            f"malformed YAML: character U+{ord(text[error.position]):04X} is not allowed"
-            if isinstance(error.position, int) and error.position < len(text)
-            else "malformed YAML: a character is not allowed",
-            where=_position(text, min(error.position, len(text))),
+            f"malformed YAML: the character U+{error.character:04X} is not allowed",
+            where=_position(text, len(before)),
         ) from error
 
 
@@ -312,7 +339,8 @@ class _YamlBuilder:
         self.name = name
         self.parser: Any = _yaml.CParser(text)
         self.anchors: dict[str, _Alias] = {}
-        # Characters of the document with every alias written out, about.
+        # What the document amounts to with every alias written out: its characters, and
+        # some for each value, which is what reading it costs.
         self.size = 0
         self.stack: list[_Open] = []
 
@@ -329,11 +357,11 @@ class _YamlBuilder:
                 if self._takes_key():
                     self._key(event)
                     continue
-                self.size += len(event.value) + 1
+                self.size += len(event.value) + _VALUE_SIZE
                 value = self._scalar(event)
                 if event.anchor is not None:
                     alias = self._anchor(event)
-                    alias.value, alias.size = value, len(event.value) + 1
+                    alias.value, alias.size = value, len(event.value) + _VALUE_SIZE
             elif kind is e.MappingStartEvent or kind is e.SequenceStartEvent:
                 self._open(event, {} if kind is e.MappingStartEvent else [])
                 continue
@@ -393,8 +421,8 @@ class _YamlBuilder:
         self._check_scalar_tag(event)
         if event.anchor is not None:
             alias = self._anchor(event)
-            alias.value, alias.size = key, len(key) + 1
-        self.size += len(key) + 1
+            alias.value, alias.size = key, len(key) + _VALUE_SIZE
+        self.size += len(key) + _VALUE_SIZE
         self.stack[-1].key = key
 
     def _anchor(self, event: Any) -> _Alias:
@@ -414,7 +442,7 @@ class _YamlBuilder:
             alias = self._anchor(event)
             alias.value = items
         self.stack.append(_Open(items, alias, self.size))
-        self.size += 1
+        self.size += _VALUE_SIZE
 
     def _expand(self, event: Any) -> Any:
         if self._takes_key():

@@ -5,10 +5,12 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 from msgspec import Struct, field
 
 from heddle.spec.component import (
+    SECRET,
     Component,
     ComponentWithIO,
     PluginComponent,
     RetryPolicy,
+    Secret,
     new_in,
 )
 
@@ -19,8 +21,8 @@ class OAuthClientConfig(Component, frozen=True, kw_only=True):
     since: ClassVar[str] = "26.1.2"
 
     type: Literal["pre_registered", "client_id_metadata_document", "dynamic_registration"]
-    client_id: str | None = None
-    client_secret: str | None = None
+    client_id: Secret | None = None
+    client_secret: Secret | None = None
     client_id_metadata_url: str | None = None
     registration_endpoint: str | None = None
     token_endpoint_auth_method: str | None = None
@@ -84,7 +86,7 @@ class RemoteTransport(Component, frozen=True, kw_only=True):
 
     url: str
     headers: dict[str, str] | None = None
-    sensitive_headers: Annotated[dict[str, str] | None, new_in("25.4.2")] = None
+    sensitive_headers: Annotated[dict[str, Secret] | None, new_in("25.4.2")] = None
     auth: Annotated[AnyAuthConfig | None, new_in("26.1.2")] = None
     retry_policy: Annotated[RetryPolicy | None, new_in("26.1.2")] = None
     session_parameters: SessionParameters = SessionParameters()
@@ -158,7 +160,7 @@ class RemoteTool(Tool, frozen=True, kw_only=True):
     data: Any = field(default_factory=dict)
     query_params: dict[str, Any] = field(default_factory=dict)
     headers: dict[str, Any] = field(default_factory=dict)
-    sensitive_headers: Annotated[dict[str, Any], new_in("25.4.2")] = field(
+    sensitive_headers: Annotated[dict[str, Any], new_in("25.4.2"), SECRET] = field(
         default_factory=dict
     )
     url_allow_list: Annotated[tuple[str, ...] | None, new_in("26.1.2")] = None

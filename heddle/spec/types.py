@@ -105,7 +105,7 @@ class _Comparison:
     def holds(self, source: Schema, destination: Schema) -> bool:
         source = _resolve(source, self.source_root)
         destination = _resolve(destination, self.destination_root)
-        if isinstance(source, bool) or isinstance(destination, bool):
+        if not isinstance(source, Mapping) or not isinstance(destination, Mapping):
             # True takes and may give anything, False takes and gives nothing.
             return destination is not False or source is False
         pair = (id(source), id(destination))
@@ -448,6 +448,14 @@ def _validator(schema: bytes) -> Any:
     return kind(read, registry=EMPTY_REGISTRY)
 
 
+def _short(text: str) -> str:
+    # A message quotes the value, which may be a book.
+    return text if len(text) <= _MESSAGE_SHOWN else text[: _MESSAGE_SHOWN - 1] + "…"
+
+
+_MESSAGE_SHOWN: Final = 300
+
+
 def _check_fully(value: Any, schema: Any) -> Iterator[tuple[str, str]]:
     from jsonschema.exceptions import SchemaError
     from referencing.exceptions import Unresolvable
@@ -458,9 +466,9 @@ def _check_fully(value: Any, schema: Any) -> Iterator[tuple[str, str]]:
                 f"[{step}]" if isinstance(step, int) else f".{step}"
                 for step in error.absolute_path
             )
-            yield path, error.message
+            yield path, _short(error.message)
     except SchemaError as error:
-        yield "$", f"the schema itself is not valid: {error.message}"
+        yield "$", f"the schema itself is not valid: {_short(error.message)}"
     except Unresolvable as error:
         yield "$", f"the schema refers to {shown(error.ref)}, which is not in it"
     except RecursionError:
