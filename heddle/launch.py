@@ -70,7 +70,7 @@ class RunOptions(Struct, frozen=True):
         return Limits(self.max_iterations, self.max_node_attempts, self.timeout)
 
 
-class _Plans:
+class Plans:
     """Compiled documents by the digest of their bytes, the least recently used dropped."""
 
     def __init__(self, most: int) -> None:
@@ -92,7 +92,7 @@ class _Plans:
         return found
 
 
-_PLANS: Final = _Plans(MAX_PLANS)
+_PLANS: Final = Plans(MAX_PLANS)
 
 
 def prepare(data: bytes, *, name: str, format: Format | None = None) -> Prepared:  # noqa: A002
@@ -124,15 +124,21 @@ def load(path: str, *, format: Format | None = None) -> Prepared:  # noqa: A002
     """
     try:
         with Path(path).open("rb") as file:
-            # One byte more than fits tells a document that is too large from one that
-            # just fits, without reading the rest of it.
-            data = file.read(MAX_DOCUMENT + 1)
+            size = os.fstat(file.fileno()).st_size
+            # A pipe has no size: one byte more than fits tells that it is too large.
+            data = b"" if size > MAX_DOCUMENT else file.read(MAX_DOCUMENT + 1)
     except OSError as error:
         raise UnreadableFile(
             f"cannot read it: {error.strerror or error}",
             where=path,
             fix="Check the path and its permissions.",
         ) from error
+    if size > MAX_DOCUMENT:
+        raise UnreadableFile(
+            f"the file has {size >> 20} MiB, and a document has at most {MAX_DOCUMENT >> 20}",
+            where=path,
+            fix="Check that it is the document you mean.",
+        )
     return prepare(data, name=path, format=format)
 
 

@@ -1,0 +1,95 @@
+"""From files and options to runs: what is kept, what is refused before anything runs."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heddle import launch
+from heddle.launch import Plans, RunOptions, ToolsMissing, UnreadableFile
+from heddle.spec import DocumentError
+from tests.support.flows import agent, document, end, flow, model, server_tool, start, tool
+
+PLAIN = document(flow([start(), end()], ["start", "end"]))
+
+
+def test_the_same_bytes_are_compiled_once() -> None:
+    assert launch.prepare(PLAIN, name="a.json") is launch.prepare(PLAIN, name="a.json")
+
+
+def test_the_same_bytes_under_another_name_tell_their_own_name() -> None:
+    first = launch.prepare(PLAIN, name="a.json")
+    second = launch.prepare(PLAIN, name="b.json")
+    assert (first.name, second.name) == ("a.json", "b.json")
+
+
+@given(st.lists(st.integers(0, 5), max_size=30))
+def test_no_more_plans_are_kept_than_there_is_room_for(wanted: list[int]) -> None:
+    plans = Plans(3)
+    compiled: list[int] = []
+    recent: list[int] = []
+    for number in wanted:
+        before = len(compiled)
+
+        def compile_it(number: int = number) -> launch.Prepared:
+            compiled.append(number)
+            return launch.prepare(PLAIN, name=f"{number}.json")
+
+        assert plans.get(str(number).encode(), "json", compile_it).name == f"{number}.json"
+        assert (len(compiled) == before) == (number in recent[-3:])
+        recent = [each for each in recent if each != number] + [number]
+
+
+def test_a_missing_file_is_told_with_its_path(tmp_path: Path) -> None:
+    with pytest.raises(UnreadableFile) as caught:
+        launch.load(str(tmp_path / "no.json"))
+    assert str(caught.value) == (
+        f"{tmp_path}/no.json: cannot read it: No such file or directory. Check the path and "
+        "its permissions."
+    )
+
+
+def test_a_folder_is_no_document(tmp_path: Path) -> None:
+    with pytest.raises(UnreadableFile, match="Is a directory"):
+        launch.load(str(tmp_path))
+
+
+def test_a_document_that_is_too_large_is_refused_without_reading_all_of_it(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "large.json"
+    with path.open("wb") as file:
+        file.truncate(50 * 1024 * 1024)
+    with pytest.raises(DocumentError, match="larger than"):
+        launch.load(str(path))
+
+
+async def test_missing_tools_are_told_all_at_once_before_anything_runs(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "serch").write_text("#!/bin/sh\n", encoding="utf-8")
+    (tmp_path / "serch").chmod(0o755)
+    (tmp_path / "plain.py").write_text("", encoding="utf-8")
+    plain = flow(
+        [start(), agent("a", tools=[server_tool("search")]), tool("plain"), end()],
+        ["start", "a", "plain", "end"],
+        shared=[model()],
+    )
+    prepared = launch.prepare(document(plain), name="flow.json")
+    events: list[object] = []
+    with pytest.raises(ToolsMissing) as caught:
+        await launch.run(prepared, RunOptions(tools_dir=str(tmp_path)), events.append)
+    text = str(caught.value)
+    assert "node 'a'" in text
+    assert "Did you mean 'serch'?" in text
+    assert "node 'plain'" in text
+    assert "chmod +x" in text
+    assert events == []
+
+
+async def test_a_flow_without_tools_needs_no_folder() -> None:
+    prepared = launch.prepare(PLAIN, name="flow.json")
+    assert await launch.run(prepared, RunOptions(inputs={"x": 1}), lambda _: None) == {
+        "x": 1
+    }
