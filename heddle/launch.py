@@ -135,7 +135,7 @@ def load(path: str, *, format: Format | None = None) -> Prepared:  # noqa: A002
         ) from error
     if size > MAX_DOCUMENT:
         raise UnreadableFile(
-            f"the file has {size >> 20} MiB, and a document has at most {MAX_DOCUMENT >> 20}",
+            f"it has {size >> 20} MiB, and a document has at most {MAX_DOCUMENT >> 20}",
             where=path,
             fix="Check that it is the document you mean.",
         )

@@ -8,14 +8,13 @@ from hypothesis import strategies as st
 
 from heddle import launch
 from heddle.launch import Plans, RunOptions, ToolsMissing, UnreadableFile
-from heddle.spec import DocumentError
 from tests.support.flows import agent, document, end, flow, model, server_tool, start, tool
 
 PLAIN = document(flow([start(), end()], ["start", "end"]))
 
 
 def test_the_same_bytes_are_compiled_once() -> None:
-    assert launch.prepare(PLAIN, name="a.json") is launch.prepare(PLAIN, name="a.json")
+    assert launch.prepare(PLAIN, name="a") is launch.prepare(PLAIN, name="a")
 
 
 def test_the_same_bytes_under_another_name_tell_their_own_name() -> None:
@@ -45,8 +44,8 @@ def test_a_missing_file_is_told_with_its_path(tmp_path: Path) -> None:
     with pytest.raises(UnreadableFile) as caught:
         launch.load(str(tmp_path / "no.json"))
     assert str(caught.value) == (
-        f"{tmp_path}/no.json: cannot read it: No such file or directory. Check the path and "
-        "its permissions."
+        f"{tmp_path}/no.json: cannot read it: No such file or directory. Check the path "
+        "and its permissions."
     )
 
 
@@ -61,7 +60,7 @@ def test_a_document_that_is_too_large_is_refused_without_reading_all_of_it(
     path = tmp_path / "large.json"
     with path.open("wb") as file:
         file.truncate(50 * 1024 * 1024)
-    with pytest.raises(DocumentError, match="larger than"):
+    with pytest.raises(UnreadableFile, match="has 50 MiB, and a document has at most 16"):
         launch.load(str(path))
 
 
