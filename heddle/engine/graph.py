@@ -15,6 +15,7 @@ from msgspec import UNSET, Struct, UnsetType
 from heddle.engine.shapes import (
     NEXT,
     SHAPES,
+    UNKNOWN,
     Properties,
     Shape,
     shape_of,
@@ -169,7 +170,7 @@ class _Compiler:
                 f"Node types that run: {runs}.",
                 ".component_type",
             )
-            return Shape()
+            return UNKNOWN
         return shape
 
     # -- nodes and control edges -----------------------------------------------------
@@ -234,10 +235,12 @@ class _Compiler:
                     f"an edge leads to {self.flow.nodes[target].name!r}, the StartNode",
                     "Lead it to the node after the start.",
                 )
-            elif label in shape.branches:
+            elif label in (shape.branches or ()):
                 self._branch(source, target, label, edge)
             elif label == NEXT:
                 self._unbranched(source, target, edge)
+            elif shape.branches is None:
+                self._branch(source, target, label, edge)
             else:
                 self._problem(
                     edge,
@@ -248,12 +251,10 @@ class _Compiler:
                 )
         for number, shape in enumerate(self.shapes):
             node = self.flow.nodes[number]
-            for label in sorted(shape.branches - set(self.branches[number])):
-                self._problem(
-                    node,
-                    f"no edge leaves {node.name!r} by its branch {label!r}",
-                    f'Add a ControlFlowEdge with "from_branch": "{label}".',
-                )
+            for label in sorted(
+                (shape.branches or frozenset()) - set(self.branches[number])
+            ):
+                self._missing_branch(node, label, shape)
 
     def _branch(self, source: int, target: int, label: str, edge: Component) -> None:
         if self.branches[source].setdefault(label, target) != target:
@@ -262,6 +263,16 @@ class _Compiler:
                 f"two edges leave {self.flow.nodes[source].name!r} by branch {label!r}",
                 "Keep one: a branch leads to one node.",
             )
+
+    def _missing_branch(self, node: Component, label: str, shape: Shape) -> None:
+        """A branch that no edge carries; the spare one may never be taken."""
+        what = f"no edge leaves {node.name!r} by its branch {label!r}"
+        fix = f'Add a ControlFlowEdge with "from_branch": "{label}".'
+        if label == shape.spare_branch:
+            what += ", so a value that is not mapped ends the run with an error"
+            self.warnings.append(Problem(self.document.path_of(node), what, fix))
+        else:
+            self._problem(node, what, fix)
 
     def _unbranched(self, source: int, target: int, edge: Component) -> None:
         self.unbranched[source].append(target)

@@ -43,14 +43,17 @@ class Shape(msgspec.Struct, frozen=True):
 
     ``inputs`` and ``outputs`` are what it declares, with their types. ``takes`` and
     ``gives`` are the names that an edge may write and read; None means any name.
-    ``branches`` are the labels it may choose; empty for a node that never branches.
+    ``branches`` are the labels it may choose; empty for a node that never branches, None
+    for one that nothing is known of. ``spare_branch`` is the label among them that it
+    takes when nothing else fits.
     """
 
     inputs: Properties = ()
     outputs: Properties = ()
     takes: frozenset[str] | None = None
     gives: frozenset[str] | None = None
-    branches: frozenset[str] = frozenset()
+    branches: frozenset[str] | None = frozenset()
+    spare_branch: str | None = None
 
 
 def names(properties: Properties) -> frozenset[str]:
@@ -128,16 +131,19 @@ def _tool(node: ToolNode, flow: Flow) -> Shape:
 
 def _branching(node: BranchingNode, flow: Flow) -> Shape:
     declared = first_declared(node.inputs)
-    chosen = set(node.mapping.values())
-    if DEFAULT_BRANCH_KEY not in node.mapping:
-        chosen.add(DEFAULT_BRANCH)
+    spare = None if DEFAULT_BRANCH_KEY in node.mapping else DEFAULT_BRANCH
+    chosen = {*node.mapping.values(), *((spare,) if spare else ())}
     return Shape(
         inputs=declared,
         takes=names(declared) or frozenset((BRANCHING_KEY,)),
         gives=frozenset(),
         branches=frozenset(chosen),
+        spare_branch=None if spare in node.mapping.values() else spare,
     )
 
+
+UNKNOWN: Final = Shape(branches=None)
+"""The shape of a node that heddle does not run: any edge may be right."""
 
 SHAPES: Final[Mapping[type[Component], Callable[[Any, Flow], Shape]]] = {
     StartNode: _start,

@@ -85,14 +85,6 @@ CASES: dict[str, tuple[Callable[[], Plain], str]] = {
         ),
         "no edge leaves 'pick' by its branch 'one'",
     ),
-    "a default branch without an edge": (
-        lambda: flow(
-            [start(), branching("pick", {"1": "one"}), end()],
-            ["start", "pick"],
-            [edge("pick", "end", "one")],
-        ),
-        "no edge leaves 'pick' by its branch 'default'",
-    ),
     "a branch never taken": (
         lambda: flow(
             [start(), branching("pick", {"1": "one"}), end()],
@@ -192,6 +184,29 @@ def test_a_chain_compiles_without_a_problem_or_a_warning() -> None:
     graph = compile_graph(read_document(document(chain(start(), tool("work"), end()))))
     assert [node.name for node in graph.nodes] == ["start", "work", "end"]
     assert graph.warnings == ()
+
+
+def test_an_unmapped_values_branch_may_be_left_out_with_a_warning() -> None:
+    plain = flow(
+        [start(), branching("pick", {"1": "one"}), end()],
+        ["start", "pick"],
+        [edge("pick", "end", "one")],
+    )
+    (warning,) = compile_graph(read_document(document(plain))).warnings
+    assert str(warning) == (
+        "$.$referenced_components.pick: no edge leaves 'pick' by its branch 'default', so "
+        "a value that is not mapped ends the run with an error. Add a ControlFlowEdge with "
+        '"from_branch": "default".'
+    )
+
+
+def test_a_node_that_does_not_run_yet_is_refused_for_that_alone() -> None:
+    plain = flow(
+        [start(), component("OutputMessageNode", "say", message="hi"), end()],
+        ["start", "say"],
+        [edge("say", "end", "somewhere")],
+    )
+    assert len(problems_of(plain)) == 1
 
 
 def test_an_unbranched_edge_out_of_a_branching_node_is_kept_for_replacements() -> None:

@@ -6,7 +6,13 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from heddle.engine.faults import InputsRefused, LimitReached, NodeFailed, RunTimedOut
+from heddle.engine.faults import (
+    InputsRefused,
+    LimitReached,
+    NodeFailed,
+    NoWayOn,
+    RunTimedOut,
+)
 from heddle.engine.testing import FakeModels, FakeTools, run_document
 from heddle.engine.walk import Limits
 from heddle.events import (
@@ -306,6 +312,22 @@ async def test_branching_by_a_missing_key_says_so() -> None:
     )
     with pytest.raises(NodeFailed, match="the state has no 'topic'. Did you mean 'topik'?"):
         await run_document(plain, {"topik": "1"})
+
+
+async def test_an_unmapped_value_without_a_branch_for_it_ends_the_run() -> None:
+    plain = document(
+        flow(
+            [start(), branching("pick", {"1": "one"}), end()],
+            ["start", "pick"],
+            [edge("pick", "end", "one")],
+        )
+    )
+    with pytest.raises(NoWayOn) as caught:
+        await run_document(plain, {"branching_mapping_key": "2"})
+    assert str(caught.value) == (
+        "node 'pick' (BranchingNode): the node chose branch 'default', which no edge "
+        "carries. Choose from: one."
+    )
 
 
 # -- limits and cancellation -----------------------------------------------------------
