@@ -24,6 +24,7 @@ class Phase(Enum):
     READY = "ready"
     RETIRING = "retiring"
     LEAVING = "leaving"
+    DYING = "dying"
     ENDING = "ending"
     GONE = "gone"
 
@@ -39,6 +40,7 @@ class Signal(Enum):
     BROKE = "broke"  # its stdout is no protocol any more
     STOP_ASKED = "stop asked"
     OVERDUE = "overdue"  # it was asked to leave and did not
+    HUNG_UP = "hung up"  # its stdout has ended, or it has: only last words are left
     EXITED = "exited"
 
 
@@ -56,6 +58,7 @@ PHASES: Final[Mapping[Phase, PhaseRow]] = {
     Phase.READY: PhaseRow(takes_calls=True, answers=True, runs=True),
     Phase.RETIRING: PhaseRow(takes_calls=False, answers=True, runs=True),
     Phase.LEAVING: PhaseRow(takes_calls=False, answers=True, runs=True),
+    Phase.DYING: PhaseRow(takes_calls=False, answers=True, runs=True),
     Phase.ENDING: PhaseRow(takes_calls=False, answers=False, runs=True),
     Phase.GONE: PhaseRow(takes_calls=False, answers=False, runs=False),
 }
@@ -71,25 +74,30 @@ TRANSITIONS: Final[Mapping[Phase, Mapping[Signal, Phase]]] = {
         Signal.REFUSED: Phase.ENDING,
         Signal.BROKE: Phase.ENDING,
         Signal.STOP_ASKED: Phase.ENDING,
+        Signal.HUNG_UP: Phase.DYING,
         Signal.EXITED: Phase.GONE,
     },
     Phase.READY: {
         Signal.RETIRED: Phase.RETIRING,
         Signal.BROKE: Phase.ENDING,
         Signal.STOP_ASKED: Phase.LEAVING,
+        Signal.HUNG_UP: Phase.DYING,
         Signal.EXITED: Phase.GONE,
     },
     Phase.RETIRING: {
         Signal.EMPTIED: Phase.ENDING,
         Signal.BROKE: Phase.ENDING,
         Signal.STOP_ASKED: Phase.ENDING,
+        Signal.HUNG_UP: Phase.DYING,
         Signal.EXITED: Phase.GONE,
     },
     Phase.LEAVING: {
         Signal.OVERDUE: Phase.ENDING,
         Signal.BROKE: Phase.ENDING,
+        Signal.HUNG_UP: Phase.DYING,
         Signal.EXITED: Phase.GONE,
     },
+    Phase.DYING: {Signal.BROKE: Phase.ENDING, Signal.EXITED: Phase.GONE},
     Phase.ENDING: {Signal.EXITED: Phase.GONE},
     Phase.GONE: {},
 }

@@ -31,7 +31,7 @@ class CallServices(Protocol):
     awaited in the task that made the call, so that they end when it does.
     """
 
-    async def run_tool(self, name: str, input: dict[str, Any], /) -> object:
+    async def run_tool(self, name: str, arguments: dict[str, Any], /) -> object:
         """Run a tool that the run has; its output, as JSON's own types."""
         ...
 

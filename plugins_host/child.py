@@ -1,0 +1,139 @@
+"""One process of a plugin: spawned in a group of its own, ended with all it started."""
+
+import errno
+import os
+import signal
+import subprocess
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Final, Protocol
+
+import trio
+
+from plugins_host.pipes import Inlet, Outlet, PipeInlet, PipeOutlet, open_pipe
+from plugins_host.program import PluginProgram
+
+
+class SpawnError(Exception):
+    """The program could not be run. ``fix`` says what to do about it."""
+
+    def __init__(self, what: str, fix: str) -> None:
+        super().__init__(what)
+        self.what = what
+        self.fix = fix
+
+
+class Child(Protocol):
+    """A process as its channel uses it; tests make theirs of code."""
+
+    pid: int
+    outlet: Outlet
+    inlet: Inlet
+    errors: Inlet
+
+    async def wait(self) -> int:
+        """Wait for its end; its exit status, below 0 for a signal."""
+        ...
+
+    def kill(self) -> None:
+        """End it and everything that it started, at once."""
+        ...
+
+
+class ProcessChild:
+    """A real process. Its pipes outlive it: what it wrote last is read after its end."""
+
+    def __init__(
+        self, process: trio.Process, outlet: Outlet, inlet: Inlet, errors: Inlet
+    ) -> None:
+        self.pid = process.pid
+        self.outlet = outlet
+        self.inlet = inlet
+        self.errors = errors
+        self._process = process
+
+    async def wait(self) -> int:
+        """Wait for its end; its exit status, below 0 for a signal."""
+        return await self._process.wait()
+
+    def kill(self) -> None:
+        """End the whole group: what the plugin started must not outlive it.
+
+        Its members may live on after the leader, so this is right after its end too; the
+        number of a group is not given out again while it has members.
+        """
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+
+# What is missing when these are not found.
+_RUNTIMES: Final[Mapping[str, str]] = {
+    "node": "Install Node.js, or put node on heddle's PATH.",
+    "deno": "Install Deno, or put deno on heddle's PATH.",
+    "bun": "Install Bun, or put bun on heddle's PATH.",
+}
+
+
+async def spawn(program: PluginProgram) -> Child:
+    """Start the process, its three streams in pipes, in a session of its own.
+
+    Raises:
+        SpawnError: There is no such program, or it cannot be run.
+    """
+    with ExitStack() as theirs, ExitStack() as ours:
+        ends = []
+        for _ in range(3):
+            reading, writing = open_pipe()
+            ends.append((reading, writing))
+        (stdin, to_stdin), (from_stdout, stdout), (from_stderr, stderr) = ends
+        for fd in (stdin, stdout, stderr):
+            theirs.callback(os.close, fd)
+        outlet, inlet, errors = (
+            PipeOutlet(to_stdin),
+            PipeInlet(from_stdout),
+            PipeInlet(from_stderr),
+        )
+        for end in (outlet, inlet, errors):
+            ours.callback(end.close)
+        try:
+            process = await trio.lowlevel.open_process(
+                list(program.argv),
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                cwd=program.cwd,
+                env=dict(program.environment),
+                start_new_session=True,
+            )
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            raise _cannot_run(program, error) from error
+        ours.pop_all()
+    return ProcessChild(process, outlet, inlet, errors)
+
+
+def _cannot_run(program: PluginProgram, error: Exception) -> SpawnError:
+    name = program.argv[0]
+    match error:
+        case FileNotFoundError() if not Path(program.cwd).is_dir():
+            return SpawnError(
+                f"its folder {program.cwd!r} is not there",
+                "Put it back, or load it from another.",
+            )
+        case FileNotFoundError() if Path(program.cwd, name).is_file():
+            return SpawnError(
+                f"what the first line of {name!r} names to run it was not found",
+                "Correct that line, or install what it names.",
+            )
+        case FileNotFoundError():
+            fix = _RUNTIMES.get(Path(name).name, "Check its 'command', or install it.")
+            return SpawnError(f"its program {name!r} was not found", fix)
+        case PermissionError():
+            return SpawnError(f"its program {name!r} is not executable", f"chmod +x {name}")
+        case OSError(errno=errno.ENOEXEC):
+            return SpawnError(
+                f"its program {name!r} is no program",
+                "Begin it with a line like #!/usr/bin/env python3.",
+            )
+        case _:
+            return SpawnError(f"its program {name!r} cannot be run ({error})", "")

@@ -1,0 +1,119 @@
+"""The two ends of a plugin's pipes: tried first, waited for second.
+
+A read or a write that succeeds at once costs one system call and no turn of the loop;
+only one that would block is waited for. Who uses an end keeps the loop fair by waiting
+now and then even if it need not.
+"""
+
+import os
+from contextlib import suppress
+from typing import Final, Protocol
+
+import trio
+
+# What a pipe holds by default: one read empties it.
+CHUNK: Final = 64 * 1024
+
+# A pipe that holds more saves turns of the loop for large states. It is what Linux lets
+# anybody have; where it is refused, the default does.
+ROOM: Final = 1024 * 1024
+
+
+class Inlet(Protocol):
+    """Where bytes come from."""
+
+    def read_nowait(self) -> bytes | None:
+        """What has arrived; empty at the end of the stream, None when nothing has."""
+        ...
+
+    async def wait_readable(self) -> None:
+        """Wait until a read would give something. A schedule point, always."""
+        ...
+
+    def close(self) -> None:
+        """Let go of it."""
+        ...
+
+
+class Outlet(Protocol):
+    """Where bytes go."""
+
+    def write_nowait(self, data: bytes | memoryview) -> int:
+        """Write as much as there is room for; how many bytes that was.
+
+        Raises:
+            OSError: Nobody will read it.
+        """
+        ...
+
+    async def wait_writable(self) -> None:
+        """Wait until a write would find room. A schedule point, always."""
+        ...
+
+    def close(self) -> None:
+        """Tell the other side that this is all. May be called twice."""
+        ...
+
+
+class _End:
+    """One end of a pipe, not blocking."""
+
+    def __init__(self, fd: int) -> None:
+        os.set_blocking(fd, False)
+        self._fd = fd
+
+    def close(self) -> None:
+        """Close the descriptor, waking whoever waits for it. May be called twice."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            with suppress(RuntimeError):  # outside of trio nobody waits
+                trio.lowlevel.notify_closing(fd)
+            os.close(fd)
+
+
+class PipeInlet(_End):
+    """The reading end of a pipe."""
+
+    def __init__(self, fd: int) -> None:
+        super().__init__(fd)
+        self._size = CHUNK
+
+    def read_nowait(self) -> bytes | None:
+        """What has arrived; empty at the end of the stream, None when nothing has."""
+        try:
+            data = os.read(self._fd, self._size)
+        except BlockingIOError:
+            return None
+        # A read that was filled has more behind it; a buffer larger than a usual read
+        # costs the allocator more than it saves.
+        self._size = ROOM if len(data) == self._size else CHUNK
+        return data
+
+    async def wait_readable(self) -> None:
+        """Wait until a read would give something."""
+        await trio.lowlevel.wait_readable(self._fd)
+
+
+class PipeOutlet(_End):
+    """The writing end of a pipe."""
+
+    def write_nowait(self, data: bytes | memoryview) -> int:
+        """Write as much as there is room for; how many bytes that was."""
+        try:
+            return os.write(self._fd, data)
+        except BlockingIOError:
+            return 0
+
+    async def wait_writable(self) -> None:
+        """Wait until a write would find room."""
+        await trio.lowlevel.wait_writable(self._fd)
+
+
+def open_pipe() -> tuple[int, int]:
+    """A pipe with much room: reading and writing descriptor, neither inherited."""
+    reading, writing = os.pipe()
+    with suppress(ImportError, AttributeError, OSError):
+        import fcntl
+
+        fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, ROOM)
+    return reading, writing
