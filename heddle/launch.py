@@ -9,7 +9,7 @@ shared by all runs of the same document.
 
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -38,7 +38,22 @@ class UnreadableFile(Fault):
 
 
 class ToolsMissing(Fault):
-    """The flow uses tools that are not there or can't be run."""
+    """The flow uses tools that are not there or can't be run; all of them at once.
+
+    ``faults`` are (node, fault) pairs.
+    """
+
+    def __init__(self, faults: Sequence[tuple[str, Fault]]) -> None:
+        self.faults = tuple(faults)
+        node, first = self.faults[0]
+        super().__init__(str(first), where=f"node {node!r}")
+
+    def __str__(self) -> str:
+        if len(self.faults) == 1:
+            return super().__str__()
+        lines = [f"the flow uses {len(self.faults)} tools that can't be run:"]
+        lines += [f"  node {node!r}: {fault}" for node, fault in self.faults]
+        return "\n".join(lines)
 
 
 class Prepared(Struct, frozen=True):
@@ -186,10 +201,10 @@ def _tools(plan: Plan, options: RunOptions) -> "Tools | None":
         timeout=options.tool_timeout,
     )
     faults = [
-        f"node {node!r}: {fault}"
+        (node, fault)
         for node, names in plan.tools.items()
         for fault in tools.problems(names)
     ]
     if faults:
-        raise ToolsMissing("; ".join(faults))
+        raise ToolsMissing(faults)
     return tools

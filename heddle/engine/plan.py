@@ -18,6 +18,7 @@ from heddle.spec import (
     Component,
     Document,
     DocumentError,
+    LlmConfig,
     LlmNode,
     OllamaConfig,
     OpenAiCompatibleConfig,
@@ -28,7 +29,7 @@ from heddle.spec import (
     VllmConfig,
 )
 
-MODELS: Final = (OpenAiConfig, OpenAiCompatibleConfig, VllmConfig, OllamaConfig)
+MODELS: Final = (OpenAiConfig, OpenAiCompatibleConfig, VllmConfig, OllamaConfig, LlmConfig)
 """LLM configurations that calls can be made for."""
 
 
