@@ -99,13 +99,16 @@ class Address:
     def leave(self, ending: Ending) -> None:
         """Turn away what an actor that ends this way does not finish."""
         finishes = ENDINGS[ending]
-        self.mailbox.close(self.refusal)
-        if not finishes.waiting:
-            self._refuse_waiting()
-            if self._patient is not None:
-                self._patient.cancel()
+        # First of all, or an idle actor would end for the closed mailbox, as if by itself.
         if self._scope is not None and (self._resting or not finishes.in_hand):
             self._scope.cancel()
+        self.mailbox.close(self.refusal)
+        if not finishes.waiting and self._patient is not None:
+            self._patient.cancel()
+        if not finishes.in_hand:
+            self.refuse_open()
+        elif not finishes.waiting:
+            self._refuse_waiting()
 
     def answer_later(self) -> LateReply[Any]:
         """Take the answer to the call in hand out of the hands of the message loop."""

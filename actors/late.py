@@ -25,9 +25,6 @@ class Promises:
         self._open: dict[ReplySlot[Any], None] = {}
         self._none_left: trio.Event | None = None
 
-    def __len__(self) -> int:
-        return len(self._open)
-
     def add(self, slot: ReplySlot[Any]) -> None:
         """The answer to this open slot is owed from now on."""
         self._open[slot] = None

@@ -48,7 +48,7 @@ class Next(Enum):
     """What follows the end of an actor."""
 
     RESTART = "restart"
-    REST_IN_PEACE = "rest in peace"
+    NOTHING = "nothing"
     GIVE_UP = "give up"
 
 
@@ -130,5 +130,5 @@ def after(
         now: The instant of this decision.
     """
     if asked or not RESTARTS[restart, exit]:
-        return Next.REST_IN_PEACE
+        return Next.NOTHING
     return Next.RESTART if intensity.allows(history, now) else Next.GIVE_UP

@@ -188,7 +188,7 @@ class Supervisor:
             # Cancelled from outside, or something that ends the program is under way.
             exit_ = Exit.CANCELLED if address.error is None else Exit.CRASHED
             ended = Ended(exit_, address.error)
-            self._tell(address, ended, Next.REST_IN_PEACE)
+            self._tell(address, ended, Next.NOTHING)
             raise
         finally:
             del self._children[address]
