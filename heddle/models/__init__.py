@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from heddle.models.client import ModelClient
+    from heddle.models.configs import endpoint_for, request_defaults
     from heddle.models.endpoint import (
         Endpoint,
         HttpEndpoint,
-        LlmConfig,
         ScriptedEndpoint,
         Secret,
-        endpoint_for,
-        request_defaults,
     )
     from heddle.models.errors import (
         CredentialMissing,
@@ -41,7 +39,6 @@ __all__ = [
     "Endpoint",
     "EndpointInvalid",
     "HttpEndpoint",
-    "LlmConfig",
     "ModelClient",
     "ModelError",
     "ModelProtocolError",
@@ -61,15 +58,14 @@ __all__ = [
 _HOMES: Final = {
     "ModelClient": "client",
     "Timeouts": "transport",
+    "endpoint_for": "configs",
+    "request_defaults": "configs",
     **dict.fromkeys(
         (
             "Endpoint",
             "HttpEndpoint",
-            "LlmConfig",
             "ScriptedEndpoint",
             "Secret",
-            "endpoint_for",
-            "request_defaults",
         ),
         "endpoint",
     ),

@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from math import inf
 from types import TracebackType
 from typing import Final, Protocol, Self
 
@@ -39,6 +40,7 @@ from heddle.models.transport import (
     Pool,
     Timeouts,
 )
+from heddle.models.watch import Watch
 from plugins_host.conversation import ModelRequest, ModelResponse
 
 # An error body is read for its message; a page longer than this is not read to its end.
@@ -54,9 +56,6 @@ _USAGE_PATIENCE: Final = 5.0
 _END_PATIENCE: Final = 0.25
 # Endpoints whose request head is kept. A server sees one for each document and key.
 _MAX_ROUTES: Final = 1024
-# The wait is re-armed when this much of it has passed, not at each piece: a deadline that
-# moves costs as much as parsing a chunk.
-_SLACK: Final = 0.5
 
 OnText = Callable[[str], None]
 
@@ -105,37 +104,6 @@ class Route(Struct, frozen=True):
     label: str
 
 
-class _Watch:
-    """The one deadline of a call, and what is waited for."""
-
-    __slots__ = ("_armed", "_limit", "scope", "seconds", "waiting_for")
-
-    def __init__(self, limit: float | None) -> None:
-        self.scope = trio.CancelScope()
-        self.waiting_for = ""
-        self.seconds = 0.0
-        self._armed = 0.0
-        self._limit = None if limit is None else (trio.current_time() + limit, limit)
-
-    def arm(self, seconds: float, waiting_for: str) -> None:
-        """Wait at most ``seconds`` from now."""
-        self._armed = now = trio.current_time()
-        deadline = now + seconds
-        if self._limit is not None and self._limit[0] <= deadline:
-            deadline, seconds = self._limit
-            waiting_for = "the end of the call (request_timeout)"
-        self.waiting_for = waiting_for
-        self.seconds = seconds
-        self.scope.deadline = deadline
-
-    def rearm(self, seconds: float, waiting_for: str) -> None:
-        """The same after progress, give or take `_SLACK`."""
-        if waiting_for is not self.waiting_for or (
-            trio.current_time() - self._armed > _SLACK
-        ):
-            self.arm(seconds, waiting_for)
-
-
 class ModelClient:
     """Calls models. Use it as an async context manager, or `aclose` it.
 
@@ -161,6 +129,7 @@ class ModelClient:
         self._routes: dict[HttpEndpoint, Route] = {}
         self._slots = trio.Semaphore(_room_for_calls() if max_calls is None else max_calls)
         self._closed = False
+        self.watch = Watch()
 
     async def __aenter__(self) -> Self:
         return self
@@ -234,7 +203,7 @@ class ModelClient:
         label = endpoint.label
         if proxy is not None:
             label = f"{label} through the proxy {proxy.origin}"
-        route = Route(_request_head(endpoint, proxy), pool, proxy, label)
+        route = Route(request_head(endpoint, proxy), pool, proxy, label)
         self._routes[endpoint] = route
         return route
 
@@ -250,17 +219,23 @@ class ModelClient:
 
 
 class _Call:
-    """One call, from the encoded request to the answer or the error."""
+    """One call, from the encoded request to the answer or the error.
+
+    ``deadline`` is when the present wait has become too long; see `Watch`.
+    """
 
     __slots__ = (
         "_client",
         "_connection",
         "_endpoint",
+        "_limit",
         "_on_text",
+        "_overdue",
         "_request",
         "_route",
-        "_stream",
-        "_watch",
+        "_seconds",
+        "_waiting_for",
+        "deadline",
     )
 
     def __init__(
@@ -277,100 +252,117 @@ class _Call:
         self._request = request
         self._on_text = on_text
         self._connection: Connection | None = None
-        self._stream: AnswerStream | None = None
-        self._watch = _Watch(endpoint.timeout)
+        self._overdue = False
+        self._limit = inf
+        if endpoint.timeout is not None:
+            self._limit = trio.current_time() + endpoint.timeout
 
     async def answer(self, dialect: Dialect) -> ModelResponse:
         """Make the call; every way in which it can fail becomes a `ModelError` here."""
-        where = self._route.label
-        strike = self._endpoint.strike
         try:
-            with self._watch.scope:
-                return await self._exchange(dialect)
-            return self._late()
-        except ConnectFailed as error:
-            raise ModelUnreachable(
-                strike(error.what), where=where, fix=error.fix, retryable=error.retryable
-            ) from error
-        except ConnectionBroken as error:
-            begun = self._connection is not None and self._connection.received
-            point = "in the middle of the answer" if begun else "before an answer"
-            raise ModelUnreachable(
-                f"{error} {point}", where=where, retryable=True
-            ) from error
-        except BadHttp as error:
-            raise ModelProtocolError(shorten(strike(str(error))), where=where) from error
-        except UnreadableAnswer as error:
-            raise ModelProtocolError(
-                shorten(strike(error.what)), where=where, retryable=error.retryable
-            ) from error
-        except ProviderComplaint as error:
-            raise complaint_error(
-                error.status, error.message, where=where, strike=strike
-            ) from error
+            connection = await self._begin()
+            try:
+                response = await self._read(connection, dialect)
+            except BaseException:
+                connection.close()
+                raise
+        except _FAILURES as error:
+            raise self._error(error) from error
+        finally:
+            self._client.watch.end(self)
+        self._route.pool.give_back(connection)
+        return response
 
-    def _late(self) -> ModelResponse:
-        """The deadline has passed: what was whole by then counts nevertheless."""
-        if self._stream is not None and self._stream.finished:
-            return self._stream.response()
-        if self._connection is not None and self._connection.status >= 300:
-            raise self._refusal(self._connection)
-        raise ModelTimedOut(
-            f"timed out after {self._watch.seconds:g} s waiting for "
-            f"{self._watch.waiting_for}",
+    def _error(self, error: Exception) -> ModelError:
+        where, strike = self._route.label, self._endpoint.strike
+        match error:
+            case ConnectFailed():
+                return ModelUnreachable(
+                    strike(error.what),
+                    where=where,
+                    fix=error.fix,
+                    retryable=error.retryable,
+                )
+            case ConnectionBroken() if self._overdue:
+                return self._timed_out()
+            case ConnectionBroken():
+                begun = self._connection is not None and self._connection.received
+                point = "in the middle of the answer" if begun else "before an answer"
+                return ModelUnreachable(f"{error} {point}", where=where, retryable=True)
+            case ProviderComplaint():
+                return complaint_error(
+                    error.status, error.message, where=where, strike=strike
+                )
+            case UnreadableAnswer(retryable=retryable):
+                pass
+            case _:
+                retryable = False
+        return ModelProtocolError(
+            shorten(strike(str(error))), where=where, retryable=retryable
+        )
+
+    def _timed_out(self) -> ModelTimedOut:
+        return ModelTimedOut(
+            f"timed out after {self._seconds:g} s waiting for {self._waiting_for}",
             where=self._route.label,
             retryable=True,
         )
 
-    async def _exchange(self, dialect: Dialect) -> ModelResponse:
-        self._connection = connection = await self._begun()
-        try:
-            if not 200 <= connection.status < 300:
-                raise await self._refused(connection)
-            kind = connection.headers.get(b"content-type", b"").lower()
-            encoding = connection.headers.get(b"content-encoding", b"identity")
-            if encoding.lower() != b"identity":
-                raise BadHttp(
-                    f"the answer is encoded as {encoding.decode('latin-1')!r}, "
-                    "which was not asked for"
-                )
-            if kind.startswith(b"text/event-stream"):
-                response = await self._streamed(connection, dialect)
-            else:
-                response = dialect.decode(await self._body(connection, kind))
-                if self._on_text is not None and response.content:
-                    self._on_text(response.content)
-        except BaseException:
-            connection.close()
-            raise
-        self._route.pool.give_back(connection)
-        return response
+    def expire(self) -> None:
+        """The wait has become too long: end it, unless something has just arrived."""
+        self._overdue = True
+        if self._connection is not None:
+            self._connection.wire.wake()
 
-    async def _begun(self) -> Connection:
+    def _until(self, seconds: float, waiting_for: str) -> float:
+        """When ``seconds`` from now are over, but not beyond the limit of the call."""
+        self._overdue = False
+        deadline = trio.current_time() + seconds
+        if deadline > self._limit:
+            deadline, seconds = self._limit, self._endpoint.timeout or 0
+            waiting_for = _END
+        self._seconds = seconds
+        self._waiting_for = waiting_for
+        return deadline
+
+    def _wait(self, seconds: float, waiting_for: str) -> None:
+        """Let the next wait on the connection take at most ``seconds``."""
+        self.deadline = self._until(seconds, waiting_for)
+        self._client.watch.begin(self)
+
+    async def _begin(self) -> Connection:
         """A connection on which the head of the answer has arrived.
 
         A kept connection may have been closed by the server at the very moment of its
         use. When nothing of the request was delivered it is sent again, on a new one.
         """
-        connection = self._route.pool.take()
+        connection = self._route.pool.take(trio.current_time())
         if connection is not None:
-            connection.mark()
             try:
-                return await self._sent(connection)
+                await self._send(connection)
+                return connection
             except ConnectionBroken as broken:
-                if not broken.undelivered:
+                if self._overdue or not broken.undelivered:
                     raise
-        self._watch.arm(self._client.timeouts.connect, "a connection")
-        self._connection = None
-        connection = await self._client.connect(self._endpoint, self._route.proxy)
-        return await self._sent(connection)
+        connection = await self._connect()
+        await self._send(connection)
+        return connection
 
-    async def _sent(self, connection: Connection) -> Connection:
+    async def _connect(self) -> Connection:
+        self._connection = None
+        deadline = self._until(self._client.timeouts.connect, _CONNECTION)
+        with trio.CancelScope(deadline=deadline):
+            return await self._client.connect(self._endpoint, self._route.proxy)
+        raise self._timed_out()
+
+    async def _send(self, connection: Connection) -> None:
         self._connection = connection
-        self._watch.arm(self._client.timeouts.first_byte, "the first byte of the answer")
         try:
+            self._wait(self._client.timeouts.first_byte, _FIRST_BYTE)
             await connection.begin(self._request)
+            await connection.advance()
             while not connection.status:
+                self._wait(self._client.timeouts.silence, _NEXT)
                 await connection.advance()
         except ConnectionBroken as broken:
             broken.undelivered = connection.undelivered()
@@ -379,16 +371,26 @@ class _Call:
         except BaseException:
             connection.close()
             raise
-        return connection
+
+    async def _read(self, connection: Connection, dialect: Dialect) -> ModelResponse:
+        if not 200 <= connection.status < 300:
+            raise await self._refused(connection)
+        headers = connection.headers
+        if b"content-encoding" in headers:
+            refuse_encoding(headers[b"content-encoding"])
+        if headers.get(b"content-type", b"")[:17].lower() == b"text/event-stream":
+            return await self._streamed(connection, dialect)
+        response = dialect.decode(await self._body(connection))
+        if self._on_text is not None and response.content:
+            self._on_text(response.content)
+        return response
 
     async def _refused(self, connection: Connection) -> ModelError:
+        # Of an error that comes slowly or breaks off, what is there counts.
         with suppress(ConnectionBroken, BadHttp):
             while not connection.complete and connection.body_size < _MAX_ERROR_BODY:
-                self._watch.rearm(self._client.timeouts.silence, _NEXT)
+                self._wait(self._client.timeouts.silence, _NEXT)
                 await connection.advance()
-        return self._refusal(connection)
-
-    def _refusal(self, connection: Connection) -> ModelError:
         return refusal(
             connection.status,
             connection.headers,
@@ -398,23 +400,24 @@ class _Call:
             now=time.time(),
         )
 
-    async def _body(self, connection: Connection, kind: bytes) -> bytes:
+    async def _body(self, connection: Connection) -> bytes:
         while not connection.complete:
-            self._watch.rearm(self._client.timeouts.silence, _NEXT)
-            await connection.advance()
             if connection.body_size > MAX_BODY:
                 raise BadHttp(_TOO_LARGE)
+            self._wait(self._client.timeouts.silence, _NEXT)
+            await connection.advance()
         body = connection.take()
+        kind = connection.headers.get(b"content-type", b"")
         if b"html" in kind:
             message, _ = provider_message(body, kind)
             raise UnreadableAnswer(f"the answer is {message}, not JSON")
         return body
 
     async def _streamed(self, connection: Connection, dialect: Dialect) -> ModelResponse:
-        self._stream = stream = dialect.stream()
+        stream = dialect.stream()
         parser = SseParser()
         on_text = self._on_text or _nobody
-        timeouts = self._client.timeouts
+        silence = self._client.timeouts.silence
         try:
             while True:
                 for piece in stream.feed(parser.feed(connection.take())):
@@ -424,9 +427,9 @@ class _Call:
                 if connection.body_size > MAX_BODY:
                     raise BadHttp(_TOO_LARGE)
                 if stream.finished:
-                    self._watch.rearm(min(timeouts.silence, _USAGE_PATIENCE), _USAGE)
+                    self._wait(min(silence, _USAGE_PATIENCE), _USAGE)
                 else:
-                    self._watch.rearm(timeouts.silence, _NEXT)
+                    self._wait(silence, _NEXT)
                 await connection.advance()
             if not stream.done:
                 # The last event without its blank line, or half of one: then the missing
@@ -439,23 +442,42 @@ class _Call:
                 raise
         response = stream.response()
         if not connection.complete:
-            self._watch.arm(_END_PATIENCE, "the end of the answer")
             with suppress(ConnectionBroken, BadHttp):
                 while not connection.complete:
+                    self._wait(_END_PATIENCE, _NEXT)
                     await connection.advance()
         return response
 
 
+_CONNECTION: Final = "a connection"
+_FIRST_BYTE: Final = "the first byte of the answer"
 _NEXT: Final = "the next piece of the answer"
 _USAGE: Final = "the usage after the answer"
+_END: Final = "the end of the call (request_timeout)"
 _TOO_LARGE: Final = f"the answer exceeds {MAX_BODY // 1024 // 1024} MiB"
+
+
+_FAILURES: Final = (
+    ConnectFailed,
+    ConnectionBroken,
+    BadHttp,
+    UnreadableAnswer,
+    ProviderComplaint,
+)
 
 
 def _nobody(piece: str) -> None:
     """Takes the text of a stream that was not asked for."""
 
 
-def _request_head(endpoint: HttpEndpoint, proxy: Proxy | None) -> bytes:
+def refuse_encoding(encoding: bytes) -> None:
+    """None was asked for."""
+    name = encoding.decode("latin-1").strip().lower()
+    if name not in ("", "identity"):
+        raise BadHttp(f"the answer is encoded as {name!r}, which was not asked for")
+
+
+def request_head(endpoint: HttpEndpoint, proxy: Proxy | None) -> bytes:
     """The head of all requests to ``endpoint``, up to the value of Content-Length."""
     through = proxy is not None and endpoint.origin.scheme == "http"
     target = f"{endpoint.origin}{endpoint.target}" if through else endpoint.target

@@ -168,18 +168,25 @@ def decode(body: bytes) -> ModelResponse:
     choice = _first(completion.choices)
     if choice is None or (said := choice.message or choice.delta) is None:
         raise UnreadableAnswer("the answer has no choices")
-    calls = CallBuilder()
-    # Whole calls, each one of its own: an index or id that repeats is the model's
-    # mistake, and not a sign that two calls are one.
-    for position, fragment in enumerate(said.tool_calls or ()):
-        calls.add(msgspec.structs.replace(fragment, index=position))
-    made = calls.calls()
+    made = _whole_calls(said.tool_calls) if said.tool_calls else ()
     return ModelResponse(
         content=_text(said),
         finish_reason=choice.finish_reason or ("tool_calls" if made else "stop"),
         tool_calls=made,
         usage=_usage(completion.usage),
     )
+
+
+def _whole_calls(fragments: list[CallFragment]) -> tuple[ToolCall, ...]:
+    """Calls that are whole, each one of its own.
+
+    An index or an id that repeats is the model's mistake here, and no sign that two
+    calls are one.
+    """
+    calls = CallBuilder()
+    for position, fragment in enumerate(fragments):
+        calls.add(msgspec.structs.replace(fragment, index=position))
+    return calls.calls()
 
 
 def _completion(body: bytes) -> Completion:
@@ -349,21 +356,22 @@ class CompletionStream:
             if chunk.usage is not None:
                 self._usage = _usage(chunk.usage) or self._usage
             for choice in chunk.choices or ():
-                if not choice.index:
-                    self._choice(choice, pieces)
+                # Of several alternatives, the first.
+                if choice.index:
+                    continue
+                said = choice.delta or choice.message
+                if said is not None:
+                    text = said.content
+                    if not isinstance(text, str) or not text:
+                        text = _text(said)
+                    if text:
+                        pieces.append(text)
+                    for fragment in said.tool_calls or ():
+                        self._calls.add(fragment)
+                if choice.finish_reason:
+                    self._finish_reason = choice.finish_reason
+        self._text += pieces
         return pieces
-
-    def _choice(self, choice: Choice, pieces: list[str]) -> None:
-        said = choice.delta or choice.message
-        if said is not None:
-            text = _text(said)
-            if text:
-                pieces.append(text)
-                self._text.append(text)
-            for fragment in said.tool_calls or ():
-                self._calls.add(fragment)
-        if choice.finish_reason:
-            self._finish_reason = choice.finish_reason
 
     def response(self) -> ModelResponse:
         """The whole answer.

@@ -1,9 +1,6 @@
-"""Where a model is and how it is spoken to: an LLM config made into an endpoint.
+"""Where a model is and how it is spoken to.
 
-    {"component_type": "OllamaConfig", "url": "localhost:11434", "model_id": "llama3"}
-        ->  http://localhost:11434 /v1/chat/completions, no credential
-
-A URL is taken with or without scheme (http), trailing slash, version and method path:
+A URL is taken with or without scheme (http), slash at its end, version, method path:
 
     host:8000                        /v1/chat/completions
     https://host/api                 /api/v1/chat/completions
@@ -14,14 +11,13 @@ A URL is taken with or without scheme (http), trailing slash, version and method
 import base64
 import re
 from collections.abc import Mapping
-from typing import Any, Final, Literal, Protocol, TypeAlias, cast
+from typing import Final, Literal, TypeAlias, cast
 from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct
 
-from heddle.models.errors import CredentialMissing, EndpointInvalid
-from heddle.models.scripted import SCRIPTED_URL, Step, read_script
-from plugins_host import one_of
+from heddle.models.errors import EndpointInvalid
+from heddle.models.scripted import Step
 
 ApiType: TypeAlias = Literal["chat_completions", "responses"]
 Scheme: TypeAlias = Literal["http", "https"]
@@ -32,51 +28,10 @@ METHOD_PATHS: Final[Mapping[ApiType, str]] = {
 }
 DEFAULT_PORTS: Final[Mapping[Scheme, int]] = {"http": 80, "https": 443}
 
-_REFERENCE: Final = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
 _VERSION: Final = re.compile(r"v\d+\w*")
 # Shorter ones are stand-ins such as "none" or "EMPTY"; to strike them out of a text
 # would only garble it.
 _SHORTEST_SECRET: Final = 6
-
-
-class LlmConfig(Protocol):
-    """What every LLM config has. The rest is read where the provider has it."""
-
-    @property
-    def name(self) -> str:
-        """Its name in the document."""
-        ...
-
-    @property
-    def model_id(self) -> str:
-        """The model, as the provider calls it."""
-        ...
-
-
-class Provider(Struct, frozen=True):
-    """What is particular to one type of LLM config.
-
-    Args:
-        url: Where it is when the document does not say.
-        key_variable: The environment variable that the key comes from when the document
-            names none. With one, a key is required.
-        limit_name: How it calls the largest number of tokens to generate.
-    """
-
-    url: str | None = None
-    key_variable: str | None = None
-    limit_name: str = "max_tokens"
-
-
-PROVIDERS: Final[Mapping[str, Provider]] = {
-    # Newer models there refuse `max_tokens`; all take the other name.
-    "OpenAiConfig": Provider(
-        "https://api.openai.com/v1", "OPENAI_API_KEY", "max_completion_tokens"
-    ),
-    "OpenAiCompatibleConfig": Provider(),
-    "VllmConfig": Provider(),
-    "OllamaConfig": Provider(),
-}
 
 
 class Secret:
@@ -194,65 +149,6 @@ class ScriptedEndpoint(Struct, frozen=True):
 Endpoint: TypeAlias = HttpEndpoint | ScriptedEndpoint
 
 
-def endpoint_for(llm_config: LlmConfig, environ: Mapping[str, str]) -> Endpoint:
-    """The endpoint of an LLM config. For the first call: it needs the credential.
-
-    Args:
-        llm_config: A component of one of the types in `PROVIDERS`.
-        environ: Where ``$NAME`` credentials are read from. On a server, what callers may
-            name, because a document decides where the credential is sent.
-
-    Raises:
-        EndpointInvalid: The type, URL or another field cannot be used.
-        CredentialMissing: The credential is named and not there, or is no header value.
-        ScriptFault: The script of a scripted model is malformed.
-    """
-    kind = type(llm_config).__name__
-    where = f"llm_config {llm_config.name!r}"
-    provider = PROVIDERS.get(kind)
-    if provider is None:
-        raise EndpointInvalid(
-            f"{kind!r} is not an LLM config that heddle can call",
-            where=where,
-            fix=one_of(kind, PROVIDERS),
-        )
-    url = getattr(llm_config, "url", None) or provider.url
-    if not isinstance(url, str):
-        raise EndpointInvalid("has no url", where=where, fix="Set url.")
-    if url.strip().lower() == SCRIPTED_URL:
-        metadata = getattr(llm_config, "metadata", None)
-        return ScriptedEndpoint(llm_config.name, read_script(metadata, where=where))
-    api_type = _api_type(llm_config, where)
-    origin, target, userinfo = read_url(url, api_type, where=where)
-    policy = getattr(llm_config, "retry_policy", None)
-    return HttpEndpoint(
-        name=llm_config.name,
-        origin=origin,
-        target=target,
-        api_key=_api_key(llm_config, provider, environ, where),
-        userinfo=userinfo,
-        api_type=api_type,
-        limit_name=provider.limit_name,
-        tls=TlsFiles(
-            ca=getattr(llm_config, "ca_file", None),
-            cert=getattr(llm_config, "cert_file", None),
-            key=getattr(llm_config, "key_file", None),
-        ),
-        timeout=getattr(policy, "request_timeout", None),
-    )
-
-
-def _api_type(llm_config: LlmConfig, where: str) -> ApiType:
-    raw = getattr(llm_config, "api_type", None) or "chat_completions"
-    name = str(getattr(raw, "value", raw))
-    for known in METHOD_PATHS:
-        if name == known:
-            return known
-    raise EndpointInvalid(
-        f"api_type {name!r} is unknown", where=where, fix=one_of(name, METHOD_PATHS)
-    )
-
-
 def read_url(
     url: str, api_type: ApiType, *, where: str
 ) -> tuple[Origin, str, Secret | None]:
@@ -316,54 +212,3 @@ def _userinfo(user: str | None, password: str | None) -> Secret | None:
     if not user and not password:
         return None
     return Secret(f"{unquote(user or '')}:{unquote(password or '')}")
-
-
-def _api_key(
-    llm_config: LlmConfig, provider: Provider, environ: Mapping[str, str], where: str
-) -> Secret | None:
-    written = getattr(llm_config, "api_key", None)
-    written = written.strip() if isinstance(written, str) else ""
-    if not written:
-        if provider.key_variable is None:
-            return None
-        written = f"${provider.key_variable}"
-    reference = _REFERENCE.fullmatch(written)
-    if reference is None:
-        key, source = written, "api_key"
-    else:
-        source = reference[1] or reference[2]
-        # A key that was read from a file often ends with a newline.
-        key = environ.get(source, "").strip()
-        if not key:
-            raise CredentialMissing(
-                f"needs the credential in {source}, which is not set",
-                where=where,
-                fix=f"Set the environment variable {source}.",
-            )
-    if not key.isascii() or not key.isprintable():
-        raise CredentialMissing(
-            f"{source} holds characters that no credential has",
-            where=where,
-            fix="Check how it was copied.",
-        )
-    return Secret(key)
-
-
-def request_defaults(llm_config: LlmConfig) -> dict[str, Any]:
-    """The fields of a `ModelRequest` that an LLM config sets for every request.
-
-    ``default_generation_parameters`` that have no field of their own go to
-    ``parameters``; those that are null are left out.
-    """
-    given = getattr(llm_config, "default_generation_parameters", None)
-    if given is None:
-        return {}
-    fields = {
-        name: value
-        for name in ("max_tokens", "temperature", "top_p")
-        if (value := getattr(given, name)) is not None
-    }
-    extras = {name: value for name, value in given.extras.items() if value is not None}
-    if extras:
-        fields["parameters"] = extras
-    return fields

@@ -46,6 +46,11 @@ class SseParser:
                 piece = piece[1:]
         if not piece:
             return []
+        if not self._rest and not self._data and piece[-2:] == b"\n\n":
+            events = _plain(piece)
+            if events is not None:
+                self._first = False
+                return events
         lines = piece.splitlines(keepends=True)
         last = lines[-1]
         ending = last[-1]
@@ -60,7 +65,7 @@ class SseParser:
             self._rest = []
         if unfinished:
             self._rest.append(unfinished)
-        events: list[SseEvent] = []
+        events = []
         for line in lines:
             self._line(line.rstrip(b"\r\n"), events)
         return events
@@ -91,3 +96,18 @@ class SseParser:
             self._data.append(value)
         elif field == b"event":
             self._name = value
+
+
+def _plain(piece: bytes) -> list[SseEvent] | None:
+    """The events of a piece that is nothing but whole events of one data line each.
+
+    That is how nearly all pieces of nearly all providers look. None for the others.
+    """
+    if b"\r" in piece:
+        return None
+    events: list[SseEvent] = []
+    for block in piece[:-2].split(b"\n\n"):
+        if block[:6] != b"data: " or b"\n" in block:
+            return None
+        events.append(SseEvent(block[6:]))
+    return events

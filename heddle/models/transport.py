@@ -11,6 +11,7 @@ most writes fit. A wire that is always ready still lets the other tasks run.
 import errno
 import select
 import socket
+import sys
 from collections import deque
 from typing import Any, Final, Protocol
 
@@ -26,6 +27,10 @@ MAX_BODY: Final = 32 * 1024 * 1024
 _READ: Final = 64 * 1024
 # Reads in a row that found data at once, before the other tasks get a turn.
 _READS_IN_A_ROW: Final = 16
+
+# A connection that was idle for less is used without looking whether it was closed: that
+# it was is unlikely, and noticed.
+_FRESH: Final = 1.0
 
 # Where `struct tcp_info` of Linux holds the number of bytes that the peer acknowledged.
 _TCP_INFO: Final[int | None] = getattr(socket, "TCP_INFO", None)
@@ -45,6 +50,9 @@ class Timeouts(Struct, frozen=True):
     connect: float = 10.0
     first_byte: float = 180.0
     silence: float = 60.0
+
+
+_ENDED: Final = "the connection was closed by this side"
 
 
 class ConnectionBroken(Exception):
@@ -75,8 +83,16 @@ class Wire(Protocol):
         """Whether nothing has arrived, not even the end: an idle wire as it should be."""
         ...
 
-    def acknowledged(self) -> bytes | None:
-        """How much the other side acknowledged, in the system's words, if it has any."""
+    def mark(self) -> None:
+        """What is sent from now on is what `undelivered` asks about."""
+        ...
+
+    def undelivered(self) -> bool:
+        """Whether the other side's system is known to have taken none of it."""
+        ...
+
+    def wake(self) -> None:
+        """End the wait of the task that waits on the wire: `ConnectionBroken`."""
         ...
 
     def close(self) -> None:
@@ -87,21 +103,26 @@ class Wire(Protocol):
 class SocketWire:
     """A wire on a raw non-blocking socket."""
 
-    __slots__ = ("_reads", "_socket")
+    __slots__ = ("_marked", "_reads", "_sent", "_socket", "_unanswered")
 
     def __init__(self, stream: trio.SocketStream) -> None:
         raw = socket.socket(fileno=stream.socket.detach())
         raw.setblocking(False)
         self._socket = raw
         self._reads = 0
+        self._sent = 0
+        self._marked = 0
+        self._unanswered = False
 
     async def send_all(self, data: bytes) -> None:
+        self._unanswered = True
         try:
             sent = self._socket.send(data)
         except BlockingIOError:
             sent = 0
         except OSError as error:
             raise ConnectionBroken(_reason(error)) from error
+        self._sent += sent
         if sent < len(data):
             await self._send_rest(memoryview(data)[sent:])
 
@@ -110,31 +131,38 @@ class SocketWire:
             while rest:
                 await trio.lowlevel.wait_writable(self._socket)
                 try:
-                    rest = rest[self._socket.send(rest) :]
+                    sent = self._socket.send(rest)
                 except BlockingIOError:
                     continue
+                self._sent += sent
+                rest = rest[sent:]
         except OSError as error:
             raise ConnectionBroken(_reason(error)) from error
         except trio.ClosedResourceError as error:
-            raise ConnectionBroken("the client was closed") from error
+            raise ConnectionBroken(_ENDED) from error
 
     async def receive(self) -> bytes:
-        if self._reads < _READS_IN_A_ROW:
-            self._reads += 1
-        else:
-            self._reads = 0
-            await trio.lowlevel.checkpoint()
+        wait = self._unanswered
         try:
             while True:
-                try:
-                    return self._socket.recv(_READ)
-                except BlockingIOError:
+                if wait:
+                    self._unanswered = False
                     self._reads = 0
                     await trio.lowlevel.wait_readable(self._socket)
+                elif self._reads >= _READS_IN_A_ROW:
+                    self._reads = 0
+                    await trio.lowlevel.checkpoint()
+                try:
+                    data = self._socket.recv(_READ)
+                except BlockingIOError:
+                    wait = True
+                    continue
+                self._reads += 1
+                return data
         except OSError as error:
             raise ConnectionBroken(_reason(error)) from error
         except trio.ClosedResourceError as error:
-            raise ConnectionBroken("the client was closed") from error
+            raise ConnectionBroken(_ENDED) from error
 
     def quiet(self) -> bool:
         try:
@@ -145,10 +173,16 @@ class SocketWire:
             return False
         return False
 
-    def acknowledged(self) -> bytes | None:
-        if _TCP_INFO is None:  # pragma: no cover - other systems
-            return None
-        return _acknowledged(self._socket)
+    def mark(self) -> None:
+        self._marked = self._sent
+
+    def undelivered(self) -> bool:
+        acknowledged = _acknowledged(self._socket)
+        # The system counts the opening of the connection as one byte.
+        return acknowledged is not None and acknowledged <= self._marked + 1
+
+    def wake(self) -> None:
+        trio.lowlevel.notify_closing(self._socket)
 
     def close(self) -> None:
         if self._socket.fileno() >= 0:
@@ -159,13 +193,14 @@ class SocketWire:
 class TlsWire:
     """A wire through TLS."""
 
-    __slots__ = ("_socket", "_stream")
+    __slots__ = ("_marked", "_socket", "_stream")
 
     def __init__(
         self, stream: "trio.SSLStream[Any]", bottom: trio.socket.SocketType
     ) -> None:
         self._stream = stream
         self._socket = bottom
+        self._marked: int | None = None
 
     async def send_all(self, data: bytes) -> None:
         try:
@@ -184,10 +219,15 @@ class TlsWire:
         poll.register(self._socket.fileno(), select.POLLIN)
         return not poll.poll(0)
 
-    def acknowledged(self) -> bytes | None:
-        if _TCP_INFO is None:  # pragma: no cover - other systems
-            return None
-        return _acknowledged(self._socket)
+    def mark(self) -> None:
+        self._marked = _acknowledged(self._socket)
+
+    def undelivered(self) -> bool:
+        acknowledged = _acknowledged(self._socket)
+        return acknowledged is not None and acknowledged == self._marked
+
+    def wake(self) -> None:
+        trio.lowlevel.notify_closing(self._socket.fileno())
 
     def close(self) -> None:
         self._socket.close()
@@ -197,14 +237,16 @@ class _HasOptions(Protocol):
     def getsockopt(self, level: int, option: int, buflen: int, /) -> bytes: ...
 
 
-def _acknowledged(sock: _HasOptions) -> bytes | None:
-    assert _TCP_INFO is not None
+def _acknowledged(sock: _HasOptions) -> int | None:
+    """How many bytes the other side's system has taken, where ours tells."""
+    if _TCP_INFO is None:  # pragma: no cover - other systems
+        return None
     try:
         info = sock.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, _BYTES_ACKED.stop)
     except OSError:
         return None
     count = info[_BYTES_ACKED]
-    return count if len(count) == 8 else None
+    return int.from_bytes(count, sys.byteorder) if len(count) == 8 else None
 
 
 def _reason(error: BaseException | None) -> str:
@@ -225,7 +267,6 @@ class Connection:
 
     __slots__ = (
         "_head_size",
-        "_marked",
         "_parser",
         "_pieces",
         "_registry",
@@ -245,11 +286,10 @@ class Connection:
         self._registry = registry
         registry.add(self)
         self.idle_since = 0.0
-        self._marked: bytes | None = None
+        self._parser = httptools.HttpResponseParser(self)
         self._renew()
 
     def _renew(self) -> None:
-        self._parser = httptools.HttpResponseParser(self)
         self._pieces: list[bytes] = []
         self._head_size = 0
         self._surplus = False
@@ -296,21 +336,13 @@ class Connection:
 
     # The client calls these.
 
-    def mark(self) -> None:
-        """Remember how much was acknowledged, for `undelivered`."""
-        self._marked = self.wire.acknowledged()
-
     def undelivered(self) -> bool:
-        """Whether nothing that was sent since `mark` reached the other side.
+        """Whether the request of this exchange is known to have reached nobody.
 
         Then the other side had closed its end before, and the request can be sent again
         without being served twice.
         """
-        return (
-            not self.received
-            and self._marked is not None
-            and self._marked == self.wire.acknowledged()
-        )
+        return not self.received and self.wire.undelivered()
 
     async def begin(self, request: bytes) -> None:
         """Send a request.
@@ -318,6 +350,7 @@ class Connection:
         A failure to send is not an error yet: a server that refuses a large request
         answers and closes before it has read all of it.
         """
+        self.wire.mark()
         try:
             await self.wire.send_all(request)
         except ConnectionBroken:
@@ -391,13 +424,12 @@ class Pool:
     def __len__(self) -> int:
         return len(self._idle)
 
-    def take(self) -> Connection | None:
+    def take(self, now: float) -> Connection | None:
         """A connection that still looks alive, or None."""
-        oldest_allowed = trio.current_time() - self._patience
-        self.expire(oldest_allowed)
+        self.expire(now - self._patience)
         while self._idle:
             connection = self._idle.pop()
-            if connection.wire.quiet():
+            if now - connection.idle_since < _FRESH or connection.wire.quiet():
                 return connection
             connection.close()
         return None

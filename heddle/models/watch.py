@@ -1,0 +1,73 @@
+"""One task that ends the waits of all calls that have become too long.
+
+A call that waits on a connection says until when; when that moment has passed, its
+connection is told to wake it. A cancel scope for each call would do the same, and cost a
+fifth of the whole call: that is why this is the one place where a deadline is not one.
+
+The task sleeps until the earliest deadline that it knew of, looks at all waits, and goes
+to sleep again. It ends when there are none. A wait that something arrived for in time is
+not ended, even when the loop was too busy to hand it over before the deadline.
+"""
+
+from math import inf
+from typing import Protocol
+
+import trio
+
+
+class Wait(Protocol):
+    """Something that must not wait for ever."""
+
+    deadline: float
+    """In the time of `trio.current_time`."""
+
+    def expire(self) -> None:
+        """The deadline has passed: stop waiting."""
+        ...
+
+
+class Watch:
+    """All waits of one client."""
+
+    __slots__ = ("_running", "_scope", "_waits", "_wakes_at")
+
+    def __init__(self) -> None:
+        self._waits: set[Wait] = set()
+        self._scope = trio.CancelScope()
+        self._wakes_at = inf
+        self._running = False
+
+    def begin(self, wait: Wait) -> None:
+        """Watch ``wait`` until `end`."""
+        self._waits.add(wait)
+        if wait.deadline < self._wakes_at:
+            self.sooner(wait.deadline)
+
+    def sooner(self, deadline: float) -> None:
+        """A deadline has been set: be awake by then."""
+        if deadline >= self._wakes_at:
+            return
+        self._wakes_at = deadline
+        if self._running:
+            self._scope.deadline = deadline
+        else:
+            self._running = True
+            trio.lowlevel.spawn_system_task(self._run, name="heddle.models.watch")
+
+    def end(self, wait: Wait) -> None:
+        """Forget ``wait``."""
+        self._waits.discard(wait)
+
+    async def _run(self) -> None:
+        try:
+            while self._waits:
+                with trio.CancelScope(deadline=self._wakes_at) as self._scope:
+                    await trio.sleep_forever()
+                now = trio.current_time()
+                for wait in [wait for wait in self._waits if wait.deadline <= now]:
+                    wait.deadline = inf
+                    wait.expire()
+                self._wakes_at = min((wait.deadline for wait in self._waits), default=inf)
+        finally:
+            self._running = False
+            self._wakes_at = inf
