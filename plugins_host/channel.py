@@ -35,10 +35,10 @@ from plugins_host.frames import (
 )
 from plugins_host.lifecycle import PHASES, Phase, Signal, following
 from plugins_host.plugin_faults import (
+    PluginFailed,
     PluginFault,
     PluginGone,
     PluginOverdue,
-    PluginRefused,
     ProtocolBroken,
     ending,
 )
@@ -241,7 +241,7 @@ class Channel:
                 "init", _init_params(self._program), patience=float("inf")
             )
             greeting = _GREETING.decode(raw)
-        except PluginRefused:
+        except PluginFailed:
             greeting = _Greeting()  # it does not know `init`: version 1
         except PluginFault as fault:
             return fault
@@ -537,7 +537,7 @@ class Channel:
                 case Request(id=id_, method=method, params=params):
                     self._requested(id_, method, params)
                 case Refusal(id=id_, name=name, message=message):
-                    self._fail(id_, PluginRefused(self._name, name, message))
+                    self._fail(id_, PluginFailed(self._name, name, message))
                 case Unreadable(id=id_, why=why, request=True):
                     self._reply(frames.refusal(id_, "FrameError", why))
                 case Unreadable(id=id_, why=why):

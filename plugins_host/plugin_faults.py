@@ -4,7 +4,7 @@
     ├─ PluginGone             the process ended: exited, was killed, or heddle is stopping
     │  └─ PluginNotStarted    it never got as far as answering `init`
     ├─ PluginOverdue          it did not answer in time
-    ├─ PluginRefused          it answered with an error: a handler threw
+    ├─ PluginFailed          it answered with an error: a handler threw
     └─ ProtocolBroken         what it wrote is not the protocol
 
 Each call is failed with an exception of its own, as raising one changes its traceback.
@@ -82,7 +82,7 @@ class PluginOverdue(PluginFault):
         self.at = at
 
 
-class PluginRefused(PluginFault):
+class PluginFailed(PluginFault):
     """It answered with an error.
 
     Attributes:

@@ -1,0 +1,665 @@
+"""The chain: every middleware that declared a half of a seam is asked, in order.
+
+    chain = Chain(links)                                   in the order of the flags
+    if chain.asks(Seam.TOOL_CALL, Half.BEFORE):            a look-up; nothing else is paid
+        outcome = await chain.before(Seam.TOOL_CALL, subject, Payload.of(args), asking)
+
+    before    Proceeded (with the input as modified) · Replaced · Rejected
+    after     Passed · Replaced · RetryGranted · Failed
+
+What ends a walk is what the engine acts on; what a policy did that is never silent is told
+to ``asking.warn``. A policy that fails, in whatever way, is a `MiddlewareFailure`: it ends
+the run. Links next to each other in one process whose runtime can do it are asked in one
+frame (`consult`), with the same outcome as one by one.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, assert_never
+
+import msgspec
+from msgspec import Raw, Struct
+
+from plugins_host.conversation import ModelRequest
+from plugins_host.faults import Fault
+from plugins_host.model_edits import EditError, edited, read_response
+from plugins_host.payload import EMPTY, Payload
+from plugins_host.plugin_faults import PluginOverdue
+from plugins_host.reverse import CallServices
+from plugins_host.seams import (
+    SEAMS,
+    Half,
+    Seam,
+    Shown,
+    Subject,
+    Subscription,
+    ToolSubject,
+)
+from plugins_host.verdicts import (
+    Fail,
+    Modify,
+    Pass,
+    Proceed,
+    Reject,
+    Replace,
+    Retry,
+    Verdict,
+    VerdictError,
+    read_verdict,
+)
+
+# How long a consultation may be silent. Seconds; `--plugin-timeout` changes it.
+PATIENCE: Final = 30.0
+
+CONSULT: Final = "consult"
+
+
+class Asker(Protocol):
+    """Who answers for a plugin: a process of its own, or handlers in heddle's."""
+
+    @property
+    def name(self) -> str:
+        """The plugin's name."""
+        ...
+
+    async def start(self) -> frozenset[str]:
+        """Make sure that it can be asked; the features that both sides know."""
+        ...
+
+    async def request(
+        self,
+        verb: str,
+        params: bytes,
+        *,
+        services: CallServices | None = None,
+        components: Sequence[str] = (),
+        patience: float = PATIENCE,
+    ) -> object:
+        """Ask; what comes back is a JSON text (`Raw`, bytes) or an object.
+
+        Raises:
+            Fault: There is no answer.
+        """
+        ...
+
+
+class Link(Struct, frozen=True):
+    """One middleware as it is installed.
+
+    Attributes:
+        component_type: Its name, unique among all that are installed.
+        plugin: The plugin that it is a component of.
+        settings: What the operator configured, as JSON text; ``{}`` for nothing.
+        seams: The halves that it declared.
+        asker: Who answers for it.
+    """
+
+    component_type: str
+    plugin: str
+    settings: bytes
+    seams: Subscription
+    asker: Asker
+
+
+class ShownError(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """An error as policies are shown it."""
+
+    name: str
+    message: str
+    status: int | None = None
+    retry_after_ms: float | None = None
+    retryable: bool | None = None
+
+
+class Succeeded(Struct, frozen=True):
+    """It went well, and this is what came of it."""
+
+    value: Payload
+
+
+class Erred(Struct, frozen=True):
+    """It failed."""
+
+    error: ShownError
+
+
+Outcome: TypeAlias = Succeeded | Erred
+
+
+class Asking(Struct, frozen=True):
+    """What belongs to one consultation beside its question.
+
+    Attributes:
+        services: What reverse calls made inside it may use.
+        warn: Told of everything that a policy did and that is never silent, in order.
+        attempt: Which attempt this is, from 1.
+        max_attempts: How many there may be.
+        patience: The budget of silence of each question. Seconds.
+        retry_refused: Why there can be no further attempt although ``attempt`` is below
+            ``max_attempts``; None when there can.
+        check_input: For a tool call: what is wrong with these arguments by the tool's
+            declared inputs; None when nothing is.
+    """
+
+    services: CallServices | None
+    warn: Callable[[str], None]
+    attempt: int = 1
+    max_attempts: int = 1
+    patience: float = PATIENCE
+    retry_refused: str | None = None
+    check_input: Callable[[dict[str, Any]], str | None] | None = None
+
+
+class Proceeded(Struct, frozen=True):
+    """Go on, with this input; the very same object when nobody modified it."""
+
+    input: Payload
+
+
+class Replaced(Struct, frozen=True):
+    """``by`` supplied the result. At `modelCall` the value is a `ModelResponse`."""
+
+    value: Payload
+    by: str
+
+
+class Rejected(Struct, frozen=True):
+    """``by`` forbids it."""
+
+    reason: str
+    by: str
+
+
+class Passed(Struct, frozen=True):
+    """The outcome stands."""
+
+
+class RetryGranted(Struct, frozen=True):
+    """``by`` has it done once more, ``delay`` seconds from now."""
+
+    delay: float
+    by: str
+
+
+class Failed(Struct, frozen=True):
+    """``by`` ends it here."""
+
+    reason: str
+    by: str
+
+
+BeforeOutcome: TypeAlias = Proceeded | Replaced | Rejected
+AfterOutcome: TypeAlias = Passed | Replaced | RetryGranted | Failed
+PASSED: Final = Passed()
+
+
+class MiddlewareFailure(Fault):
+    """A policy did not do its part. It ends the run; the flow is not at fault.
+
+    Attributes:
+        middleware: The component type; several, when the plugin did not say which.
+        plugin: Its plugin.
+        seam: Where it was asked.
+        half: On which side.
+        cause: What it did: the fault without its place.
+        outcome_error: What had failed before it was asked, if anything had.
+    """
+
+    def __init__(
+        self,
+        middleware: str,
+        plugin: str,
+        seam: Seam,
+        half: Half,
+        cause: Fault,
+        outcome_error: ShownError | None = None,
+    ) -> None:
+        what = cause.what
+        if outcome_error is not None:
+            before = f"{outcome_error.name}: {outcome_error.message}"
+            what = f"{what} (before that, {_FAILED[seam]} had failed with {before})"
+        super().__init__(
+            what,
+            where=f"middleware {middleware!r} of plugin {plugin!r}, {seam}.{half}",
+            fix=cause.fix,
+        )
+        self.middleware = middleware
+        self.plugin = plugin
+        self.seam = seam
+        self.half = half
+        self.cause = cause
+        self.outcome_error = outcome_error
+
+
+# What a seam is around, for the errors of its after half.
+_FAILED: Final[Mapping[Seam, str]] = {
+    Seam.NODE_ERROR: "the node itself",
+    Seam.NODE: "the node itself",
+    Seam.TOOL_CALL: "the tool call itself",
+    Seam.MODEL_CALL: "the model call itself",
+    Seam.AGENT_ROUND: "the round itself",
+}
+
+_ENCODE: Final = msgspec.json.Encoder().encode
+_T = TypeVar("_T")
+
+
+class _Stretch(Struct, frozen=True):
+    """Links next to each other that one asker answers for, at one half.
+
+    ``heads`` are their questions up to what changes, and ``asks`` their entries in a
+    `consult`; both are the same for every question, and written once.
+    """
+
+    asker: Asker
+    links: tuple[Link, ...]
+    heads: tuple[bytes, ...]
+    asks: tuple[bytes, ...]
+
+
+class Chain:
+    """The middleware of a run, compiled: who is asked at which half.
+
+    It keeps nothing of a run, which all comes with `Asking`: runs may share it.
+    """
+
+    def __init__(self, links: Sequence[Link]) -> None:
+        self._stretches: Final[Mapping[tuple[Seam, Half], tuple[_Stretch, ...]]] = {
+            (seam, half): stretches
+            for seam, row in SEAMS.items()
+            for half in row.halves
+            if (stretches := _stretches(links, seam, half))
+        }
+
+    def asks(self, seam: Seam, half: Half) -> bool:
+        """Whether anybody declared this half. If not, do no work for it."""
+        return (seam, half) in self._stretches
+
+    async def before(
+        self, seam: Seam, subject: Subject, given: Payload, asking: Asking
+    ) -> BeforeOutcome:
+        """Ask what may happen.
+
+        Args:
+            seam: Where.
+            subject: About what; of the type that the seam's row names.
+            given: The input. At `modelCall` its value is a `ModelRequest`, and so is that
+                of the outcome.
+            asking: The rest; see `Asking`.
+
+        Raises:
+            MiddlewareFailure: A policy failed.
+        """
+        walk = _Walk(seam, Half.BEFORE, subject, asking, given=given)
+        settled: Replaced | Rejected | None = await self._ask_all(walk, _weigh_before)
+        return Proceeded(walk.given) if settled is None else settled
+
+    async def after(
+        self,
+        seam: Seam,
+        subject: Subject,
+        outcome: Outcome,
+        asking: Asking,
+        *,
+        given: Payload | None = None,
+    ) -> AfterOutcome:
+        """Ask what becomes of what happened.
+
+        Args:
+            seam: Where.
+            subject: About what; of the type that the seam's row names.
+            outcome: How it went. At `modelCall` a value is the response as on the wire.
+            asking: The rest; see `Asking`.
+            given: At `toolCall`: the arguments that the call ran with.
+
+        Raises:
+            MiddlewareFailure: A policy failed.
+        """
+        walk = _Walk(seam, Half.AFTER, subject, asking, given=given, outcome=outcome)
+        settled: Replaced | RetryGranted | Failed | None
+        settled = await self._ask_all(walk, _weigh_after)
+        return PASSED if settled is None else settled
+
+    async def _ask_all(
+        self, walk: "_Walk", weigh: Callable[["_Walk", Link, Verdict], _T | None]
+    ) -> _T | None:
+        """Walk the chain until something settles it."""
+        for stretch in self._stretches.get((walk.seam, walk.half), ()):
+            links = stretch.links
+            together = len(links) > 1 and await walk.can_consult(stretch)
+            done = 0
+            while done < len(links):
+                asked = len(links) - done if together else 1
+                if asked > 1:
+                    answers = await walk.consult(stretch, done)
+                else:
+                    answers = [await walk.ask(stretch, done)]
+                verdict: Verdict | None = None
+                for answer in answers:
+                    link = links[done]
+                    done += 1
+                    verdict = walk.read(link, answer)
+                    settled = weigh(walk, link, verdict)
+                    if settled is not None:
+                        if answer is not answers[-1]:
+                            raise walk.failure(link, _WALKED_ON)
+                        return settled
+                # A retry that is refused here has ended the walk there: go on with the
+                # rest. Nothing else ends it early.
+                if len(answers) < asked and not isinstance(verdict, Retry):
+                    raise walk.failure(links[done], _LEFT_OUT)
+        return None
+
+
+def _stretches(links: Sequence[Link], seam: Seam, half: Half) -> tuple[_Stretch, ...]:
+    asked = [link for link in links if half in link.seams.get(seam, ())]
+    groups = groupby(asked, key=lambda link: id(link.asker))
+    return tuple(_stretch(tuple(group), seam) for _, group in groups)
+
+
+def _stretch(links: tuple[Link, ...], seam: Seam) -> _Stretch:
+    ask = b'{"componentType":%b,"component":%b}'
+    asks = tuple(ask % (_ENCODE(link.component_type), link.settings) for link in links)
+    heads = tuple(b'{"seam":"%b",%b' % (seam.encode(), each[1:-1]) for each in asks)
+    return _Stretch(links[0].asker, links, heads, asks)
+
+
+class _Walk:
+    """One consultation on its way along the chain: the question as it stands."""
+
+    __slots__ = ("_asking", "_outcome", "_subject", "_tail", "given", "half", "seam")
+
+    def __init__(
+        self,
+        seam: Seam,
+        half: Half,
+        subject: Subject,
+        asking: Asking,
+        *,
+        given: Payload | None,
+        outcome: Outcome | None = None,
+    ) -> None:
+        self.seam = seam
+        self.half = half
+        self.given = EMPTY if given is None else given
+        self._subject = subject
+        self._asking = asking
+        self._outcome = outcome
+        self._tail = b""
+
+    # --- asking -------------------------------------------------------------------------
+
+    def _rest(self) -> bytes:
+        """What all are asked alike; made once, and again after a modify."""
+        if not self._tail:
+            parts = [b',"subject":', _ENCODE(self._subject)]
+            for shown in SEAMS[self.seam].halves[self.half].shows:
+                if shown is Shown.INPUT:
+                    parts += (b',"input":', self.given.raw)
+                else:
+                    parts += (b',"outcome":', _encode_outcome(self._outcome))
+            asking = self._asking
+            numbers = (asking.attempt, asking.max_attempts)
+            parts.append(b',"attempt":%d,"maxAttempts":%d}' % numbers)
+            self._tail = b"".join(parts)
+        return self._tail
+
+    async def ask(self, stretch: _Stretch, index: int) -> object:
+        """Put the question to one link."""
+        link = stretch.links[index]
+        params = stretch.heads[index] + self._rest()
+        try:
+            return await self._request(stretch, self.half, params, (link.component_type,))
+        except Exception as error:
+            raise self.failure(link, _as_fault(error)) from error
+
+    async def can_consult(self, stretch: _Stretch) -> bool:
+        """Whether the links of a stretch can be asked in one frame."""
+        try:
+            return CONSULT in await stretch.asker.start()
+        except Exception as error:
+            raise self.failure(stretch.links[0], _as_fault(error)) from error
+
+    async def consult(self, stretch: _Stretch, index: int) -> "list[object]":
+        """Put the question to all links of a stretch from ``index`` on, in one frame."""
+        links = stretch.links[index:]
+        names = tuple(link.component_type for link in links)
+        head = b'{"seam":"%b","half":"%b","ask":[%b]'
+        asks = b",".join(stretch.asks[index:])
+        params = head % (self.seam.encode(), self.half.encode(), asks) + self._rest()
+        try:
+            raw = await self._request(stretch, CONSULT, params, names)
+        except Exception as error:
+            at = error.at if isinstance(error, PluginOverdue) else None
+            raise self.failure(
+                links[0], _as_fault(error), at or ", ".join(names)
+            ) from error
+        return self._read_verdicts(raw, links)
+
+    async def _request(
+        self, stretch: _Stretch, verb: str, params: bytes, names: tuple[str, ...]
+    ) -> object:
+        return await stretch.asker.request(
+            verb,
+            params,
+            services=self._asking.services,
+            components=names,
+            patience=self._asking.patience,
+        )
+
+    def _read_verdicts(self, raw: object, links: Sequence[Link]) -> "list[object]":
+        """The answers in a `consult`'s answer: for the links asked, in their order."""
+        try:
+            said = _decode_consulted(raw)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise self.failure(
+                links[0], Fault(f"its answer to 'consult': {error}")
+            ) from None
+        if not said.verdicts or len(said.verdicts) > len(links):
+            fault = Fault(f"it answered 'consult' with {len(said.verdicts)} verdicts")
+            raise self.failure(links[0], fault)
+        for entry, link in zip(said.verdicts, links, strict=False):
+            if entry.component_type != link.component_type:
+                fault = Fault(f"it answered for {entry.component_type!r} in its place")
+                raise self.failure(link, fault)
+        return [
+            entry.verdict if entry.error is None else entry.error for entry in said.verdicts
+        ]
+
+    # --- weighing -----------------------------------------------------------------------
+
+    def read(self, link: Link, answer: object) -> Verdict:
+        """The verdict in an answer."""
+        if isinstance(answer, _ConsultedError):
+            raise self.failure(
+                link, Fault(f"it failed with {answer.name}: {answer.message}")
+            )
+        try:
+            return read_verdict(answer, self.seam, self.half, where="")
+        except VerdictError as error:
+            raise self.failure(link, error) from error
+
+    def modify(self, link: Link, change: Payload) -> None:
+        """Go on with what the link made of the input."""
+        if self.seam is Seam.MODEL_CALL:
+            request: ModelRequest = self.given.value
+            try:
+                change = Payload.of(edited(request, change.value))
+            except EditError as error:
+                raise self.failure(link, error) from error
+        elif self._asking.check_input is not None:
+            wrong = self._asking.check_input(change.value)
+            if wrong is not None:
+                fault = Fault(
+                    f"it modified the arguments to what the tool does not take: {wrong}",
+                    fix="Keep to the tool's declared inputs.",
+                )
+                raise self.failure(link, fault)
+        self.given = change
+        self._tail = b""
+
+    def replacement(self, link: Link, value: Payload) -> Payload:
+        """The result that a link supplies, in the form that the engine works with."""
+        if self.seam is not Seam.MODEL_CALL:
+            return value
+        try:
+            return Payload.of(read_response(value.value))
+        except EditError as error:
+            raise self.failure(link, error) from error
+
+    def retry(self, link: Link, verdict: Retry) -> RetryGranted | None:
+        """Grant a retry, unless a ceiling stands against it."""
+        asking = self._asking
+        refused = asking.retry_refused
+        if asking.attempt >= asking.max_attempts:
+            refused = f"this was attempt {asking.attempt} of {asking.max_attempts}"
+        if refused is not None:
+            self.warn(link, f"asked to retry {self._thing()}, which is refused: {refused}")
+            return None
+        if verdict.clamped_from is not None:
+            self.warn(
+                link,
+                f"asked for a delay of {verdict.clamped_from:g} ms, which is clamped to "
+                f"{verdict.delay * 1000:g} ms",
+            )
+        following = f"attempt {asking.attempt + 1} of {asking.max_attempts}"
+        wait = f" after {verdict.delay:g} s" if verdict.delay else ""
+        self.warn(link, f"retries {self._thing()}: {following}{wait}")
+        return RetryGranted(verdict.delay, named(link))
+
+    def warn_replaced(self, link: Link) -> None:
+        """A substituted result is never silent."""
+        if self.half is Half.BEFORE:
+            what = f"replaces {self._thing()} with a result of its own"
+        elif isinstance(self._outcome, Erred):
+            what = f"replaces the error of {self._thing()} with a result of its own"
+        else:
+            what = f"replaces the result of {self._thing()}"
+        self.warn(link, what)
+
+    def warn_refused(self, link: Link, reason: str) -> None:
+        """A refused tool call is never silent. Other refusals end something audible."""
+        if self.seam is Seam.TOOL_CALL:
+            self.warn(link, f"refuses {self._thing()}: {reason}")
+
+    def warn(self, link: Link, text: str) -> None:
+        """Tell the run what a policy did."""
+        place = f"{named(link)}, {self.seam}.{self.half}"
+        self._asking.warn(f"{place}: {text}")
+
+    def _thing(self) -> str:
+        """What the seam is around, by name."""
+        subject = self._subject
+        node = f"node {subject.node_name!r}"
+        if isinstance(subject, ToolSubject):
+            return f"the call of tool {subject.tool_name!r} in {node}"
+        if self.seam is Seam.MODEL_CALL:
+            return f"the model call of {node}"
+        return node
+
+    def failure(self, link: Link, cause: Fault, names: str = "") -> MiddlewareFailure:
+        """A link did not do its part."""
+        outcome = self._outcome
+        return MiddlewareFailure(
+            names or link.component_type,
+            link.plugin,
+            self.seam,
+            self.half,
+            cause,
+            outcome.error if isinstance(outcome, Erred) else None,
+        )
+
+
+def _weigh_before(walk: _Walk, link: Link, verdict: Verdict) -> Replaced | Rejected | None:
+    match verdict:
+        case Proceed():
+            return None
+        case Modify(input=change):
+            walk.modify(link, change)
+            return None
+        case Replace(value=value):
+            value = walk.replacement(link, value)
+            walk.warn_replaced(link)
+            return Replaced(value, named(link))
+        case Reject(reason=reason):
+            walk.warn_refused(link, reason)
+            return Rejected(reason, named(link))
+        case Pass() | Retry() | Fail():  # pragma: no cover  none is admitted here
+            raise AssertionError(verdict)
+        case _:
+            assert_never(verdict)
+
+
+def _weigh_after(
+    walk: _Walk, link: Link, verdict: Verdict
+) -> Replaced | RetryGranted | Failed | None:
+    match verdict:
+        case Pass():
+            return None
+        case Replace(value=value):
+            value = walk.replacement(link, value)
+            walk.warn_replaced(link)
+            return Replaced(value, named(link))
+        case Retry():
+            return walk.retry(link, verdict)
+        case Fail(reason=reason):
+            return Failed(reason, named(link))
+        case (
+            Proceed() | Modify() | Reject()
+        ):  # pragma: no cover  the reader admits none here
+            raise AssertionError(verdict)
+        case _:
+            assert_never(verdict)
+
+
+def named(link: Link) -> str:
+    """A middleware and its plugin, as errors and warnings call it."""
+    return f"middleware {link.component_type!r} of plugin {link.plugin!r}"
+
+
+class _ConsultedError(Struct, frozen=True):
+    name: str = "Error"
+    message: str = ""
+
+
+class _Consulted(Struct, frozen=True, rename="camel"):
+    """What one of several said."""
+
+    component_type: str
+    verdict: Raw = Raw(b"null")
+    error: _ConsultedError | None = None
+
+
+class _ConsultedAll(Struct, frozen=True):
+    verdicts: list[_Consulted]
+
+
+_CONSULTED: Final = msgspec.json.Decoder(_ConsultedAll)
+
+_WALKED_ON: Final = Fault("its plugin asked others after it had settled the matter")
+_LEFT_OUT: Final = Fault(
+    "its plugin did not ask it, although nobody had settled the matter"
+)
+
+
+def _decode_consulted(raw: object) -> _ConsultedAll:
+    return _CONSULTED.decode(raw if isinstance(raw, bytes | Raw) else _ENCODE(raw))
+
+
+def _encode_outcome(outcome: Outcome | None) -> bytes:
+    match outcome:
+        case Succeeded(value=value):
+            return b'{"ok":true,"value":%b}' % value.raw
+        case Erred(error=error):
+            return b'{"ok":false,"error":%b}' % _ENCODE(error)
+        case None:  # pragma: no cover  halves that show an outcome are asked with one
+            return b"null"
+        case _:
+            assert_never(outcome)
+
+
+def _as_fault(error: Exception) -> Fault:
+    """An error of whoever answers, as the cause of a failure."""
+    if isinstance(error, Fault):
+        return error
+    return Fault(f"it failed with {type(error).__name__}: {error}")
