@@ -12,6 +12,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
+from plugins_host.authoring import HostError
+
 
 class HandlerMissing(LookupError):
     """The manifest declares what no handler serves; the message has the line to write."""
@@ -187,6 +189,8 @@ def describe_error(error: BaseException, label: str) -> tuple[str, str]:
             )
         case KeyboardInterrupt():
             return name, f"{label} raised KeyboardInterrupt"
+        case HostError():
+            return error.name, error.message
         case HandlerMissing() | AnswerInvalid():
             return name, str(error)
         case _:

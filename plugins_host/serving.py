@@ -49,6 +49,7 @@ from plugins_host.handlers import (
     describe_error,
     read_answer,
 )
+from plugins_host.outbox import Outbox
 
 if TYPE_CHECKING:
     import asyncio
@@ -249,11 +250,10 @@ class Server:
         self._list_tools = list_tools
         self._shutdown = shutdown
         self._source = source
-        self._target = target
         self._admits: dict[tuple[str, str], tuple[str, ...]] = {}
         self._inbox: deque[tuple[_Frame, bytes]] = deque()
         self._cut: list[bytes] = []
-        self._out: list[bytes] = []
+        self._outbox = Outbox(target)
         self._ended = False
         self._told_to_end = False
         self._calls: dict[Id, _Call] = {}
@@ -414,7 +414,7 @@ class Server:
 
     def send(self, frame: bytes, *, now: bool = False) -> None:
         """Write a frame: ``now``, or with the others that this turn brings."""
-        self._out.append(frame)
+        self._outbox.put(frame)
         if now:
             self._flush()
         elif self._loop is not None and not self._flushing:
@@ -423,16 +423,8 @@ class Server:
 
     def _flush(self) -> None:
         self._flushing = False
-        if not self._out:
-            return
-        self._out.append(b"")
-        data = memoryview(b"\n".join(self._out))
-        self._out.clear()
-        try:
-            while data:
-                data = data[os.write(self._target, data) :]
-        except BrokenPipeError:
-            # heddle is gone, and with it whoever this was for.
+        self._outbox.flush()
+        if self._outbox.gone:
             self._ended = True
             if self._closed is not None:
                 self._closed.set()
@@ -517,6 +509,8 @@ class Server:
         call.plain = True
         if found.slow:
             self._flush()
+        else:
+            self._outbox.look_after()
         began = time.perf_counter()
         try:
             return found.function(*args)

@@ -1,0 +1,580 @@
+/**
+ * Answers heddle's questions in a JavaScript plugin: `node --import` loads it before the
+ * plugin, which finds a global `serve(handlers, options?)` and writes nothing else.
+ *
+ *     serve({ RetryPolicy: { nodeError: { after: (event, ctx) => ({ action: 'pass' }) } } });
+ *
+ * Frames come in on stdin and go out on stdout, one JSON object a line; all the answers to
+ * one read go out in one write. stdout belongs to the protocol, so the console and
+ * `process.stdout.write` go to stderr.
+ */
+
+import { Console } from 'node:console';
+
+const PROTOCOL = 1;
+const FEATURES = ['consult'];
+
+/** Milliseconds that handlers at work get when stdin closes; heddle kills after 1000. */
+const LAST_WORDS = 400;
+
+const STORE = {
+  sessionCreate: 'create',
+  sessionRead: 'read',
+  sessionAppend: 'append',
+  sessionCheckpointRead: 'readCheckpoint',
+  sessionCheckpointWrite: 'writeCheckpoint',
+  sessionList: 'list',
+  sessionDelete: 'delete',
+};
+
+const A_VERDICT = "a verdict, such as { action: 'proceed' } or { action: 'pass' }";
+
+const write = process.stdout.write.bind(process.stdout);
+process.stdout.write = process.stderr.write.bind(process.stderr);
+globalThis.console = new Console({ stdout: process.stderr, stderr: process.stderr });
+
+class HandlerMissing extends Error {
+  name = 'HandlerMissing';
+}
+
+class AnswerInvalid extends TypeError {
+  name = 'AnswerInvalid';
+}
+
+/** heddle refused or failed something that a handler asked of it. */
+class HostError extends Error {
+  constructor(error) {
+    super(error?.message ?? String(error));
+    this.name = error?.name ?? 'HostError';
+  }
+}
+
+const complain = (text) => process.stderr.write(`heddle: ${text}\n`);
+
+const isObject = (value) =>
+  value !== null && typeof value === 'object' && !Array.isArray(value);
+
+const copy = (value) => (value === undefined ? undefined : JSON.parse(JSON.stringify(value)));
+
+// --- out ----------------------------------------------------------------------------
+
+let out = [];
+/** Whether somebody is going to flush: a timer, or the read that is being served. */
+let flushing = false;
+
+function flush() {
+  flushing = false;
+  if (out.length === 0) return;
+  const text = out.join('\n') + '\n';
+  out = [];
+  write(text);
+}
+
+function send(frame) {
+  out.push(frame);
+  if (!flushing) {
+    flushing = true;
+    setImmediate(flush);
+  }
+}
+
+const sendAnswer = (id, result) => {
+  // A result that is undefined would leave a frame that is none.
+  const encoded = JSON.stringify(result);
+  send(`{"id":${JSON.stringify(id)},"result":${encoded === undefined ? 'null' : encoded}}`);
+};
+
+const sendError = (id, error) => send(JSON.stringify({ id, error: describe(error) }));
+
+function describe(error) {
+  if (error instanceof Error) {
+    return { name: String(error.name), message: String(error.message || error.name) };
+  }
+  return { name: 'Error', message: `a handler threw ${shortened(error)}` };
+}
+
+function shortened(value) {
+  let text;
+  try {
+    text = typeof value === 'string' ? value : (JSON.stringify(value) ?? String(value));
+  } catch {
+    text = typeof value;
+  }
+  return text.length > 80 ? `${text.slice(0, 79)}…` : text;
+}
+
+// --- calls --------------------------------------------------------------------------
+
+const calls = new Map();
+const replies = new Map();
+let lastReverse = 0;
+
+/** One question that is being answered. What its handler asks of heddle names it. */
+class Call {
+  constructor(id) {
+    this.id = id;
+    this.componentType = '';
+    this.cancels = [];
+    this.controller = null;
+  }
+
+  get signal() {
+    if (this.controller === null) {
+      this.controller = new AbortController();
+      if (this.cancels.length > 0) this.controller.abort();
+    }
+    return this.controller.signal;
+  }
+
+  cancel(id) {
+    this.cancels.push(id);
+    this.controller?.abort();
+    for (const [reverse, reply] of replies) {
+      if (reply.call === this) {
+        replies.delete(reverse);
+        reply.reject(new HostError({ name: 'AbortError', message: 'the call was cancelled' }));
+      }
+    }
+  }
+
+  reverse(method, params) {
+    const id = ++lastReverse;
+    const { id: call, componentType } = this;
+    send(JSON.stringify({ id, method, params: { call, componentType, ...params } }));
+    return id;
+  }
+
+  ask(method, params) {
+    return new Promise((resolve, reject) => {
+      const id = this.reverse(method, params);
+      replies.set(id, { call: this, resolve, reject });
+    });
+  }
+}
+
+/** What a handler is told beside its event, and what it may ask of heddle. */
+class Context {
+  #call;
+  #workspace;
+
+  constructor(call, component, told = {}, workspace = undefined) {
+    this.#call = call;
+    this.#workspace = workspace;
+    this.component = isObject(component) ? component : {};
+    if ('llm_config' in this.component && !('llmConfig' in this.component)) {
+      this.component.llmConfig = this.component.llm_config;
+    }
+    Object.assign(this, told);
+    // Bound, so that a handler may take them out: ({ log }) => log('info', '…').
+    this.runTool = (name, input) => call.ask('runTool', { name, input: input ?? {} });
+    this.callModel = (request) => call.ask('callModel', request);
+    this.emitEvent = (name, data) => void call.reverse('emitEvent', { name, data });
+    this.log = (level, message) =>
+      void call.reverse('log', { level, message: String(message) });
+    this.partial = (chunk) => send(JSON.stringify({ id: call.id, partial: chunk }));
+  }
+
+  get node() {
+    return this.component;
+  }
+
+  get signal() {
+    return this.#call.signal;
+  }
+
+  getWorkspace() {
+    if (typeof this.#workspace === 'string') return this.#workspace;
+    throw this.#workspace ?? new HostError({ name: 'WorkspaceUnavailable', message: 'this call has no workspace' });
+  }
+}
+
+// --- what the plugin serves ------------------------------------------------------------
+
+let handlers = null;
+let options = {};
+const admits = new Map();
+let toldToEnd = false;
+
+const known = () => Object.keys(handlers).join(', ') || 'nothing';
+
+function missing(componentType, what, line) {
+  const there = componentType in handlers ? '' : ` (there are handlers for: ${known()})`;
+  return new HandlerMissing(`${componentType} ${what}${there}. Write serve(${line}).`);
+}
+
+function findHalf(componentType, seam, half) {
+  const holder = handlers[componentType]?.[seam];
+  const found = holder?.[half];
+  if (typeof found === 'function') return found.bind(holder);
+  const action = half === 'before' ? 'proceed' : 'pass';
+  throw missing(
+    componentType,
+    `has no handler for ${seam}.${half}`,
+    `{ ${componentType}: { ${seam}: { ${half}: (event, ctx) => ({ action: '${action}' }) } } }`,
+  );
+}
+
+function findFunction(componentType, name) {
+  const holder = handlers[componentType];
+  if (typeof holder?.[name] === 'function') return holder[name].bind(holder);
+  throw missing(
+    componentType,
+    `has no handler '${name}'`,
+    `{ ${componentType}: { ${name}: () => { … } } }`,
+  );
+}
+
+/** What a handler answered, when it is an object. undefined is no consent. */
+function read(answer, label, wanted) {
+  if (isObject(answer)) return answer;
+  throw new AnswerInvalid(`${label} returned ${shortened(answer)}. Return ${wanted}.`);
+}
+
+function withOutput(answer, label) {
+  const wanted = '{ output: { … } }';
+  if (isObject(read(answer, label, wanted).output)) return answer;
+  throw new AnswerInvalid(`${label} returned no 'output' that is an object. Return ${wanted}.`);
+}
+
+/** Goes on with what a handler returned: now, or when its promise is kept. */
+const then = (value, next) =>
+  typeof value?.then === 'function' ? value.then(next) : next(value);
+
+function contextOf(call, params, half, component) {
+  const { seam } = params;
+  return new Context(call, component, {
+    seam,
+    half,
+    attempt: params.attempt ?? 1,
+    maxAttempts: params.maxAttempts ?? 1,
+    admits: admits.get(`${seam}.${half}`) ?? [],
+  });
+}
+
+function askOne(call, params, half) {
+  const { componentType, seam, subject = {}, input, outcome } = params;
+  call.componentType = componentType;
+  const handler = findHalf(componentType, seam, half);
+  const event = half === 'before' ? { subject, input: input ?? {} } : { subject, outcome };
+  if (half === 'after' && input !== undefined) event.input = input;
+  const answer = handler(event, contextOf(call, params, half, params.component));
+  return then(answer, (said) => read(said, `${componentType} ${seam}.${half}`, A_VERDICT));
+}
+
+/**
+ * Asks several in order, as heddle would one by one; the first that settles ends it. Each
+ * is shown a copy of its own, made when it looks, so that what one does to it changes
+ * nothing for the next.
+ */
+async function consult(call, params) {
+  const { seam, half, ask = [], outcome } = params;
+  let { input } = params;
+  const verdicts = [];
+  for (const { componentType, component } of ask) {
+    call.componentType = componentType;
+    const label = `${componentType} ${seam}.${half}`;
+    let verdict;
+    let encoded;
+    try {
+      const handler = findHalf(componentType, seam, half);
+      const shown = eventOf(half, params.subject, input, outcome);
+      let answer = handler(shown, contextOf(call, params, half, component));
+      if (typeof answer?.then === 'function') answer = await answer;
+      verdict = read(answer, label, A_VERDICT);
+      encoded = JSON.stringify(verdict);
+    } catch (error) {
+      report(call, error, label);
+      verdicts.push(JSON.stringify({ componentType, error: describe(error) }));
+      break;
+    }
+    verdicts.push(`{"componentType":${JSON.stringify(componentType)},"verdict":${encoded}}`);
+    if (call.cancels.length > 0) break;
+    if (verdict.action === 'modify' && isObject(verdict.input)) {
+      const changed = JSON.parse(encoded).input;
+      input = seam === 'modelCall' ? { ...input, ...changed } : changed;
+    } else if (verdict.action !== 'proceed' && verdict.action !== 'pass') {
+      break;
+    }
+  }
+  return new Encoded(`{"verdicts":[${verdicts.join(',')}]}`);
+}
+
+function eventOf(half, subject = {}, input, outcome) {
+  let mine;
+  let settled;
+  const event = { subject: { ...subject } };
+  const shown = {
+    enumerable: true,
+    get: () => (mine ??= copy(input ?? {})),
+  };
+  if (half === 'before' || input !== undefined) Object.defineProperty(event, 'input', shown);
+  if (half === 'after') {
+    Object.defineProperty(event, 'outcome', {
+      enumerable: true,
+      get: () => (settled ??= outcomeOf(outcome)),
+    });
+  }
+  return event;
+}
+
+function outcomeOf(outcome) {
+  if (!outcome?.ok) return copy(outcome);
+  let mine;
+  return Object.defineProperty({ ok: true }, 'value', {
+    enumerable: true,
+    get: () => (mine ??= copy(outcome.value)),
+  });
+}
+
+/** A result that is JSON already. */
+class Encoded {
+  constructor(text) {
+    this.text = text;
+  }
+}
+
+function readFrames(answer, label) {
+  if (Array.isArray(answer)) return answer;
+  throw new AnswerInvalid(`${label} returned ${shortened(answer)}. Return an array of frames.`);
+}
+
+const VERBS = {
+  init(call, params) {
+    for (const [seam, admitted] of Object.entries(params.seams ?? {})) {
+      for (const half of ['before', 'after']) admits.set(`${seam}.${half}`, admitted);
+    }
+    for (const [seam, halves] of Object.entries(params.halves ?? {})) {
+      for (const half of ['before', 'after']) admits.set(`${seam}.${half}`, halves[half] ?? []);
+    }
+    return { protocol: PROTOCOL, features: FEATURES };
+  },
+
+  before: (call, params) => askOne(call, params, 'before'),
+  after: (call, params) => askOne(call, params, 'after'),
+  consult,
+
+  shutdown() {
+    toldToEnd = true;
+    return then(goodbye(), () => ({}));
+  },
+
+  listTools() {
+    if (typeof options.listTools !== 'function') {
+      throw new HandlerMissing(
+        'the manifest says discoverTools and nothing lists them. ' +
+          'Write serve(handlers, { listTools: () => ({ tools: [] }) }).',
+      );
+    }
+    return then(options.listTools(), (said) => read(said, 'listTools', '{ tools: […] }'));
+  },
+
+  callTool(call, { componentType, tool, input, component }) {
+    call.componentType = componentType ?? '';
+    const handler = options.tools?.[tool];
+    if (typeof handler !== 'function') {
+      throw new HandlerMissing(
+        `there is no tool '${tool}'. Write serve(handlers, ` +
+          `{ tools: { ${tool}: (input, ctx) => ({ output: {} }) } }).`,
+      );
+    }
+    const answer = handler(input ?? {}, new Context(call, component));
+    return then(answer, (said) => withOutput(said, `tool ${tool}`));
+  },
+
+  execute(call, { componentType, node, input, workspace, workspaceUnavailable }) {
+    call.componentType = componentType;
+    const handler = findFunction(componentType, 'execute');
+    const place =
+      workspaceUnavailable === undefined
+        ? workspace
+        : new HostError({
+            name: 'WorkspaceUnavailable',
+            message: `there is no workspace here: ${workspaceUnavailable}`,
+          });
+    const answer = handler(input ?? {}, new Context(call, node, {}, place));
+    return then(answer, (said) => withOutput(said, `${componentType} execute`));
+  },
+
+  apply(call, { componentType, component, phase, messages }) {
+    call.componentType = componentType;
+    const handler = findFunction(componentType, 'apply');
+    const answer = handler(messages ?? [], new Context(call, component, { phase }));
+    const wanted = "{ action: 'pass' }, modify or reject";
+    return then(answer, (said) => read(said, `${componentType} apply`, wanted));
+  },
+
+  chat(call, { componentType, config, request, stream }) {
+    call.componentType = componentType;
+    const handler = findFunction(componentType, 'chat');
+    const answer = handler(request ?? {}, new Context(call, config, { stream: stream === true }));
+    const wanted = '{ content, finish_reason }';
+    return then(answer, (said) => read(said, `${componentType} chat`, wanted));
+  },
+
+  encode(call, { componentType, runId, event }) {
+    call.componentType = componentType;
+    const handler = findFunction(componentType, 'encode');
+    const answer = handler(event, new Context(call, {}, { runId }));
+    return then(answer, (said) => readFrames(said, `${componentType} encode`));
+  },
+
+  finishEncode(call, { componentType, runId }) {
+    call.componentType = componentType;
+    if (typeof handlers[componentType]?.finish !== 'function') return [];
+    const handler = findFunction(componentType, 'finish');
+    const answer = handler(new Context(call, {}, { runId }));
+    return then(answer, (said) => readFrames(said, `${componentType} finish`));
+  },
+};
+
+for (const [verb, name] of Object.entries(STORE)) {
+  VERBS[verb] = (call, { componentType, config, ...params }) => {
+    call.componentType = componentType;
+    return findFunction(componentType, name)(params, new Context(call, config));
+  };
+}
+
+// --- in -----------------------------------------------------------------------------
+
+function receive(line) {
+  if (line === '' || line === '\r') return;
+  let frame;
+  try {
+    frame = JSON.parse(line);
+  } catch {
+    complain(`heddle sent a line that is no frame: ${line.slice(0, 200)}`);
+    return;
+  }
+  if (!isObject(frame)) return;
+  if (typeof frame.method !== 'string') settle(frame);
+  else if (frame.method === 'cancel') cancel(frame);
+  else begin(frame);
+}
+
+function begin({ id, method, params }) {
+  const call = new Call(id);
+  calls.set(id, call);
+  try {
+    const verb = Object.hasOwn(VERBS, method) ? VERBS[method] : undefined;
+    if (verb === undefined) throw new HandlerMissing(`there is no verb '${method}'`);
+    const result = verb(call, params ?? {});
+    if (typeof result?.then === 'function') {
+      result.then(
+        (kept) => end(call, method, kept),
+        (error) => fail(call, method, error),
+      );
+    } else {
+      end(call, method, result);
+    }
+  } catch (error) {
+    fail(call, method, error);
+  }
+}
+
+function end(call, method, result) {
+  if (stopped(call, method)) return;
+  try {
+    if (result instanceof Encoded) send(`{"id":${JSON.stringify(call.id)},"result":${result.text}}`);
+    else sendAnswer(call.id, result);
+  } catch (error) {
+    sendError(call.id, error);
+  }
+}
+
+function fail(call, method, error) {
+  const label = call.componentType ? `${call.componentType} ${method}` : method;
+  report(call, error, label);
+  if (!stopped(call, method)) sendError(call.id, error);
+}
+
+/** Whether the call had been cancelled; then that is answered and the call is not. */
+function stopped(call, method) {
+  calls.delete(call.id);
+  const at = method === 'consult' ? { at: call.componentType } : {};
+  for (const id of call.cancels) sendAnswer(id, at);
+  return call.cancels.length > 0;
+}
+
+function cancel({ id, params }) {
+  const call = calls.get(params?.call);
+  if (call === undefined) sendAnswer(id, {});
+  else call.cancel(id);
+}
+
+function settle({ id, result, error }) {
+  const reply = replies.get(id);
+  replies.delete(id);
+  if (reply !== undefined) {
+    if (error === undefined) reply.resolve(result);
+    else reply.reject(new HostError(error));
+  } else if (error !== undefined) {
+    complain(`heddle refused a call: ${error?.message ?? JSON.stringify(error)}`);
+  }
+}
+
+/** Writes where a handler failed to stderr, for its author. */
+function report(call, error, label) {
+  if (call.cancels.length > 0) return;
+  const brief = error instanceof HandlerMissing || error instanceof AnswerInvalid;
+  const told = brief ? error.message : `${label} failed\n${error?.stack ?? shortened(error)}`;
+  complain(told);
+}
+
+function goodbye() {
+  const { shutdown } = options;
+  options = { ...options, shutdown: undefined };
+  if (typeof shutdown !== 'function') return undefined;
+  const failed = (error) => complain(`shutdown failed\n${error?.stack ?? shortened(error)}`);
+  try {
+    const said = shutdown();
+    return typeof said?.then === 'function' ? said.then(undefined, failed) : said;
+  } catch (error) {
+    return failed(error);
+  }
+}
+
+async function closed() {
+  const deadline = Date.now() + (toldToEnd ? 0 : LAST_WORDS);
+  while (calls.size > 0 && Date.now() < deadline) {
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+  await goodbye();
+  flush();
+  process.exit(0);
+}
+
+globalThis.serve = function serve(given, chosen = {}) {
+  if (handlers !== null) throw new Error('serve() was called twice; call it once, with all handlers');
+  if (!isObject(given)) {
+    throw new TypeError(
+      `serve() takes an object of component types, not ${shortened(given)}; ` +
+        'write serve({ MyPolicy: { toolCall: { before: handler } } })',
+    );
+  }
+  handlers = given;
+  options = chosen ?? {};
+  let cut = [];
+  process.stdin.on('data', (chunk) => {
+    const last = chunk.lastIndexOf(10);
+    if (last === -1) {
+      cut.push(chunk);
+      return;
+    }
+    const whole = cut.length === 0 ? chunk.subarray(0, last) : Buffer.concat([...cut, chunk.subarray(0, last)]);
+    cut = last + 1 < chunk.length ? [chunk.subarray(last + 1)] : [];
+    flushing = true;
+    for (const line of whole.toString('utf8').split('\n')) receive(line);
+    flush();
+  });
+  process.stdin.on('end', () => {
+    if (cut.length > 0) receive(Buffer.concat(cut).toString('utf8'));
+    void closed();
+  });
+};
+
+// The pipe's other end is gone, and with it whoever the answers were for.
+process.stdout.on('error', () => process.exit(0));
+
+process.on('exit', () => {
+  if (handlers === null) complain('the plugin ended without calling serve(handlers)');
+});
