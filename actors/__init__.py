@@ -24,7 +24,7 @@ from actors.faults import (
     SupervisorClosed,
 )
 from actors.late import LateReply
-from actors.mailbox import MAILBOX_SIZE, Mailbox, MailboxClosed
+from actors.mailbox import MAILBOX_SIZE, Mailbox, MailboxClosed, MailboxWoken
 from actors.messages import Call
 from actors.ref import Ref
 from actors.restarts import RESTARTS, Backoff, Exit, Intensity, Next, Restart
@@ -52,6 +52,7 @@ __all__ = [
     "Mailbox",
     "MailboxClosed",
     "MailboxFull",
+    "MailboxWoken",
     "Next",
     "Patience",
     "Ref",

@@ -1,26 +1,32 @@
 """What one writes to make an actor: a class that receives.
 
-class Counter(Actor[Add | Read]):
-    def __init__(self) -> None:
-        self.total = 0
+    class Counter(Actor[Add | Read]):
+        def __init__(self) -> None:
+            self.total = 0
 
-    async def receive(self, message: Add | Read) -> object:
-        match message:
-            case Add(amount=amount):
-                self.total += amount
-                return None
-            case Read():
-                return self.total
-            case _:
-                assert_never(message)
+        async def receive(self, message: Add | Read) -> object:
+            match message:
+                case Add(amount=amount):
+                    self.total += amount
+                    return None
+                case Read():
+                    return self.total
+                case _:
+                    assert_never(message)
+
+Whatever it waits for longer than for a moment is better left to a task of its own, which
+`living` starts and which tells the actor by `Actor.cast`.
 """
 
 from abc import ABC, abstractmethod
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from typing import Any, Final, Generic, TypeVar
+
+from trio.lowlevel import checkpoint, current_task
 
 from actors.address import Address
 from actors.endings import Ending
+from actors.faults import ActorGone, MailboxFull
 from actors.late import LateReply
 from actors.ref import Ref
 
@@ -48,21 +54,41 @@ class Actor(ABC, Generic[M]):
         """What surrounds the actor's life: open a process, a nursery with helper tasks.
 
         Entered before the first message and left after the last one, however the life
-        ends. An actor that has none of this pays nothing for it.
+        ends; when it is killed it is left cancelled, so that only what it shields still
+        waits. A helper task's error is the actor's crash.
         """
         return _NOTHING
-
-    async def drained(self) -> None:
-        """Wait for open work, once all messages of an actor that drains are handled.
-
-        A stop cancels the wait. By itself it waits for the answers promised for later.
-        """
-        await self._address.wait_promises_kept()
 
     @property
     def ref(self) -> Ref[M]:
         """This actor's own ref, for those whom it tells about itself."""
         return Ref(self._address)
+
+    async def cast(self, message: M) -> None:
+        """Tell itself something, from its task or one that `living` started.
+
+        Unlike a cast by a ref it is handled while the actor drains, and dropped when it
+        ends before. Waits for room; cancelled, it has not been sent.
+
+        Raises:
+            MailboxFull: It is the actor's own task that would wait for room: forever.
+        """
+        address = self._address
+        if address.mailbox.full and address.task is current_task():
+            raise MailboxFull(address.name, address.mailbox.capacity)
+        try:
+            await address.mailbox.put((message, None))
+        except ActorGone:
+            await checkpoint()
+
+    def cast_nowait(self, message: M) -> None:
+        """Tell itself something without waiting; else like `cast`.
+
+        Raises:
+            MailboxFull: There is no room.
+        """
+        with suppress(ActorGone):
+            self._address.mailbox.put_nowait((message, None))
 
     def stop(self) -> None:
         """End after the message in hand; those that wait are refused."""

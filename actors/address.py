@@ -1,4 +1,4 @@
-"""Where an actor is reached: its mailbox, the calls it owes answers, and how it stands.
+"""Where an actor is reached: its mailbox, the answers it owes, and how it stands.
 
 It is what an actor's refs and the task that runs it have in common. Refs use it to send,
 to ask for an end and to wait for it; the runner to receive and to tell the end. It
@@ -22,7 +22,7 @@ Envelope = tuple[Any, "ReplySlot[Any] | None"]
 
 
 class Ended(Struct, frozen=True):
-    """How an actor ended for good; ``error`` is what it last crashed with."""
+    """How an actor ended for good; ``error`` is what it crashed with."""
 
     exit: Exit
     error: Exception | None = None
@@ -32,7 +32,8 @@ class Address:
     """Where the actor called ``name`` is reached.
 
     Attributes:
-        asked: The ending that somebody asked for; None while nobody did.
+        asked: The ending that somebody asked for; None while nobody did. From then on
+            refs send nothing; a mailbox that is still open is the actor's own.
         ended: How it ended; None while it lives or is about to be started again.
         error: What it crashed with, from the crash until it is started again.
         in_hand: The slot of the call that is being handled.
@@ -42,7 +43,6 @@ class Address:
 
     __slots__ = (
         "_gone",
-        "_patient",
         "_resting",
         "_scope",
         "asked",
@@ -65,7 +65,6 @@ class Address:
         self.promises: Promises | None = None
         self.task: trio.lowlevel.Task | None = None
         self._scope: trio.CancelScope | None = None
-        self._patient: trio.CancelScope | None = None
         self._resting = False
         self._gone: trio.Event | None = None
 
@@ -96,37 +95,36 @@ class Address:
 
     # For the actor and for who runs it
 
+    @property
+    def finished(self) -> bool:
+        """Whether an actor that drains has nothing left to do."""
+        return self.asked is Ending.DRAIN and not self.mailbox and not self.promises
+
     def leave(self, ending: Ending) -> None:
-        """Turn away what an actor that ends this way does not finish."""
+        """End this way: turn away what is not finished, and wake who shall end."""
         finishes = ENDINGS[ending]
         # First of all, or an idle actor would end for the closed mailbox, as if by itself.
         if self._scope is not None and (self._resting or not finishes.in_hand):
             self._scope.cancel()
+        if finishes.waiting:
+            self.mailbox.wake()
+            return
         self.mailbox.close(self.refusal)
-        if not finishes.waiting and self._patient is not None:
-            self._patient.cancel()
-        if not finishes.in_hand:
-            self.refuse_open()
-        elif not finishes.waiting:
+        if finishes.in_hand:
             self._refuse_waiting()
+        else:
+            self.refuse_open()
 
     def answer_later(self) -> LateReply[Any]:
         """Take the answer to the call in hand out of the hands of the message loop."""
         if self.promises is None:
-            self.promises = Promises()
+            self.promises = Promises(self.mailbox.wake)
         slot = self.in_hand
         if slot is None:  # A cast: nobody waits.
             slot = ReplySlot()
             slot.withdraw()
         self.in_hand = None
         return LateReply(self.promises, slot)
-
-    async def wait_promises_kept(self) -> None:
-        """Wait until no late answer is owed."""
-        if self.promises is None:
-            await trio.lowlevel.checkpoint()
-        else:
-            await self.promises.wait_kept()
 
     def interruptible(self) -> trio.CancelScope:
         """The scope that the actor runs in: left at once when it is killed."""
@@ -135,34 +133,19 @@ class Address:
             self._scope.cancel()
         return self._scope
 
-    def until_stopped(self) -> trio.CancelScope:
-        """A scope for finishing patiently: left when it is asked for more than that."""
-        self._patient = trio.CancelScope()
-        return self._patient
-
     async def rest(self, seconds: float) -> bool:
         """Wait before another start. False: it was asked to end meanwhile."""
-        self.reopen()
+        self.error = None
+        self.mailbox.reopen()
         self._resting = True
         with trio.CancelScope() as self._scope:
             await trio.sleep(seconds)
         self._resting = False
         return self.asked is None
 
-    def reopen(self) -> None:
-        """Take in messages for the next start."""
-        self.error = None
-        if self.asked is None:
-            self.mailbox.reopen()
-
     def crash(self, error: Exception) -> None:
         """It failed: tell everybody who waits for an answer."""
         self.error = sole_cause(error)
-        self.refuse_open()
-
-    def leave_calls(self) -> None:
-        """It ended without a crash: tell everybody who waits for an answer."""
-        self.error = None
         self.refuse_open()
 
     def finish(self, ended: Ended) -> None:
@@ -171,7 +154,7 @@ class Address:
         self.error = ended.error
         self.mailbox.close(self.refusal)
         self.refuse_open()
-        self.task = self._scope = self._patient = None
+        self._scope = None
         if self._gone is not None:
             self._gone.set()
 

@@ -9,21 +9,27 @@ The actor's `Promises` are what it still owes, so that its end leaves nobody wai
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-import trio
-
 from actors.slots import ReplySlot
 
 R = TypeVar("R")
 
 
 class Promises:
-    """The late answers of one actor that somebody still waits for."""
+    """The late answers of one actor that somebody still waits for.
 
-    __slots__ = ("_none_left", "_open")
+    Args:
+        on_kept: Called whenever nothing is owed any more.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_on_kept", "_open")
+
+    def __init__(self, on_kept: Callable[[], object]) -> None:
+        self._on_kept = on_kept
         self._open: dict[ReplySlot[Any], None] = {}
-        self._none_left: trio.Event | None = None
+
+    def __len__(self) -> int:
+        """How many answers are owed."""
+        return len(self._open)
 
     def add(self, slot: ReplySlot[Any]) -> None:
         """The answer to this open slot is owed from now on."""
@@ -35,18 +41,8 @@ class Promises:
         if slot in self._open:
             del self._open[slot]
             slot.on_withdrawn = None
-        if not self._open and self._none_left is not None:
-            self._none_left.set()
-            self._none_left = None
-
-    async def wait_kept(self) -> None:
-        """Wait until nothing is owed."""
-        if not self._open:
-            await trio.lowlevel.checkpoint()
-        while self._open:
-            if self._none_left is None:
-                self._none_left = trio.Event()
-            await self._none_left.wait()
+            if not self._open:
+                self._on_kept()
 
     def fail(self, refusal: Callable[[], Exception]) -> None:
         """Answer all that is owed with an error, a new one each."""

@@ -6,13 +6,12 @@ from trio.lowlevel import current_task
 
 from actors.actor import Actor
 from actors.address import Address
-from actors.endings import Ending
-from actors.mailbox import MailboxClosed
+from actors.mailbox import MailboxClosed, MailboxWoken
 from actors.restarts import Exit
 
 # Messages that an actor handles before other tasks get a turn, when its mailbox does not
-# run empty. A turn costs about as much as a small message: at 8 it is an eighth of the
-# work, and who else is runnable waits for 8 messages at most.
+# run empty. A turn costs several times what a small message does: with 8 a turn it is
+# no longer most of the work, and who else is runnable waits for 8 messages at most.
 BURST: Final = 8
 
 
@@ -22,7 +21,6 @@ async def live(actor: Actor[Any], address: Address) -> Exit:
     Contains every `Exception`. Cancellation from outside passes through, and so do
     errors like KeyboardInterrupt.
     """
-    crashed = False
     actor.attach(address)
     address.task = current_task()
     try:
@@ -30,23 +28,22 @@ async def live(actor: Actor[Any], address: Address) -> Exit:
             try:
                 async with actor.living():
                     await _receive_all(actor, address)
+                # What a life survives is no crash of it.
+                address.error = None
             except Exception as error:  # noqa: BLE001  containing crashes is what it is for
-                crashed = True
                 address.crash(error)
             except BaseExceptionGroup as group:
                 # An actor's own nursery failed while it was being cancelled. The failure
                 # is the actor's, the cancellation belongs to whoever cancelled.
                 failure, rest = group.split(Exception)
                 if failure is not None:
-                    crashed = True
                     address.crash(failure)
-                if rest is not None:
-                    raise rest from None
+                assert rest is not None  # Or it would be an ExceptionGroup.
+                raise rest from None
     finally:
         address.task = None
-        if not crashed:
-            address.leave_calls()
-    if crashed:
+        address.refuse_open()
+    if address.error is not None:
         return Exit.CRASHED
     return Exit.CANCELLED if scope.cancelled_caught else Exit.NORMAL
 
@@ -54,14 +51,21 @@ async def live(actor: Actor[Any], address: Address) -> Exit:
 async def _receive_all(actor: Actor[Any], address: Address) -> None:
     mailbox = address.mailbox
     turns = BURST
-    try:
-        while True:
-            if turns and len(mailbox):
-                turns -= 1
-                message, slot = mailbox.get_nowait()
-            else:
-                turns = BURST
+    while True:
+        if turns and mailbox:
+            turns -= 1
+            message, slot = mailbox.get_nowait()
+        else:
+            turns = BURST
+            if address.finished:
+                return
+            try:
                 message, slot = await mailbox.get()
+            except MailboxWoken:
+                continue
+            except MailboxClosed:
+                return
+        try:
             if slot is None:
                 await actor.receive(message)
             elif slot.open:
@@ -70,12 +74,7 @@ async def _receive_all(actor: Actor[Any], address: Address) -> None:
                 if address.in_hand is slot:
                     address.in_hand = None
                     slot.set(answer)
-    except MailboxClosed:
-        pass
-    except Exception as error:
-        # Those who wait for an answer learn it now, however long the end takes.
-        address.crash(error)
-        raise
-    if address.asked is Ending.DRAIN:
-        with address.until_stopped():
-            await actor.drained()
+        except Exception as error:
+            # Those who wait for an answer learn it now, however long the end takes.
+            address.crash(error)
+            raise

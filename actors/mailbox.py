@@ -38,6 +38,10 @@ class MailboxClosed(Exception):
     """The mailbox is closed and empty: nothing is left to take. For the receiver only."""
 
 
+class MailboxWoken(Exception):
+    """The wait for a message was ended without one. For the receiver only."""
+
+
 class Mailbox(Generic[M]):
     """The queue of the actor called ``name``, for at most ``capacity`` messages.
 
@@ -131,6 +135,7 @@ class Mailbox(Generic[M]):
 
         Raises:
             MailboxClosed: The mailbox is closed, and everything was taken.
+            MailboxWoken: `wake` was called.
             RuntimeError: Another task is waiting for a message.
         """
         if self._messages:
@@ -157,10 +162,11 @@ class Mailbox(Generic[M]):
         """
         self._refusal = refusal
         self._refuse_the_line(refusal)
-        receiver = self._receiver
-        if receiver is not None:
-            self._receiver = None
-            reschedule(receiver, Error(MailboxClosed()))
+        self._end_wait(MailboxClosed())
+
+    def wake(self) -> None:
+        """End the receiver's wait, if it waits, so that it can look at something else."""
+        self._end_wait(MailboxWoken())
 
     def reopen(self) -> None:
         """Take messages in again."""
@@ -173,6 +179,13 @@ class Mailbox(Generic[M]):
         self._messages.clear()
         self._refuse_the_line(refusal)
         return messages
+
+    @enable_ki_protection
+    def _end_wait(self, error: Exception) -> None:
+        receiver = self._receiver
+        if receiver is not None:
+            self._receiver = None
+            reschedule(receiver, Error(error))
 
     def _refuse_the_line(self, refusal: Refusal) -> None:
         senders = self._senders

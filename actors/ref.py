@@ -6,7 +6,7 @@ from trio.lowlevel import current_task
 
 from actors.address import Address, Ended
 from actors.endings import Ending
-from actors.faults import ActorCalledItself
+from actors.faults import ActorCalledItself, MailboxFull
 from actors.messages import Call
 from actors.slots import ReplySlot
 
@@ -50,8 +50,11 @@ class Ref(Generic[M_contra]):
             ActorCrashed: It failed before it answered; ``__cause__`` says how.
             ActorCalledItself: The caller is the actor's own task.
         """
-        if self._address.task is current_task():
-            raise ActorCalledItself(self._address.name)
+        address = self._address
+        if address.task is current_task():
+            raise ActorCalledItself(address.name)
+        if address.asked is not None:
+            raise address.refusal()
         slot: ReplySlot[R] = ReplySlot()
         mailbox = self._mailbox
         if mailbox.full:
@@ -67,7 +70,13 @@ class Ref(Generic[M_contra]):
 
         Raises:
             ActorGone: The actor has ended or is ending, or ended before there was room.
+            MailboxFull: It is the actor's own task that would wait for room: forever.
         """
+        address = self._address
+        if address.asked is not None:
+            raise address.refusal()
+        if self._mailbox.full and address.task is current_task():
+            raise MailboxFull(address.name, self._mailbox.capacity)
         await self._mailbox.put((message, None))
 
     def cast_nowait(self, message: M_contra) -> None:
@@ -77,6 +86,8 @@ class Ref(Generic[M_contra]):
             MailboxFull: There is no room.
             ActorGone: The actor has ended or is ending.
         """
+        if self._address.asked is not None:
+            raise self._address.refusal()
         self._mailbox.put_nowait((message, None))
 
     def end(self, ending: Ending) -> None:

@@ -110,8 +110,8 @@ class Backoff(Struct, frozen=True):
         return longest / 2 + rng.random() * longest / 2
 
 
-def after(
-    exit: Exit,  # noqa: A002  the word of the domain, and nothing here exits a program
+def what_next(
+    how: Exit,
     restart: Restart,
     *,
     asked: bool,
@@ -122,13 +122,13 @@ def after(
     """Decide what follows the end of an actor.
 
     Args:
-        exit: How it ended.
+        how: How it ended.
         restart: Its restart policy.
         asked: Somebody had asked it to end. Then it stays ended, whatever happened.
         intensity: How many restarts are too many.
         history: The instants of its earlier restarts.
         now: The instant of this decision.
     """
-    if asked or not RESTARTS[restart, exit]:
+    if asked or not RESTARTS[restart, how]:
         return Next.NOTHING
     return Next.RESTART if intensity.allows(history, now) else Next.GIVE_UP

@@ -4,9 +4,9 @@
         ref = runs.start(lambda: Run(flow), name="run 7", restart=Restart.TEMPORARY)
         …
 
-Each child lives in a task of its own, called like the child. One child's end never
-touches another (one-for-one): who stops starting a child that does not stay up gives up
-that child alone. Leaving the block brings all to an orderly end.
+Each child lives in a task of its own, called like the child. The end of one never touches
+another (one-for-one): a child that does not stay up is given up, and it alone. Leaving
+the block brings all to an orderly end; leaving it by an error ends all at once.
 """
 
 import logging
@@ -26,7 +26,7 @@ from actors.faults import SupervisorClosed
 from actors.life import live
 from actors.mailbox import MAILBOX_SIZE
 from actors.ref import Ref
-from actors.restarts import Backoff, Exit, Intensity, Next, Restart, after
+from actors.restarts import Backoff, Exit, Intensity, Next, Restart, what_next
 
 M = TypeVar("M")
 
@@ -38,7 +38,10 @@ _LOG: Final = logging.getLogger("actors")
 
 
 class ChildExited(Struct, frozen=True):
-    """A child ended, and what follows. ``error`` is what it crashed with."""
+    """A life of a child ended, and what follows. ``error`` is what it crashed with.
+
+    A child that is ended while it rests before another start is told as cancelled.
+    """
 
     supervisor: str
     actor: str
@@ -61,7 +64,7 @@ def log_crash(event: ChildExited) -> None:
 async def end_all(refs: Iterable[Ref[Any]], patience: Patience) -> None:
     """Bring actors to their end, ever less patiently, and wait until all have ended."""
     left = list(refs)
-    for ending, seconds in patience.steps():
+    for ending, seconds in patience.steps():  # pragma: no branch  the last has no end
         left = [ref for ref in left if ref.ended is None]
         for ref in left:
             ref.end(ending)
@@ -80,7 +83,8 @@ class Supervisor:
         intensity: How often a child is started again before it is given up.
         backoff: How long a child rests before it is started again.
         patience: How long leaving the block waits before it stops and then kills.
-        report: Told of every end of a child. It must not raise.
+        report: Told of every end of a life, and last of the child's end: then ``next``
+            is not a restart. It must not raise.
         rng: Where the back-off's randomness comes from.
     """
 
@@ -168,7 +172,7 @@ class Supervisor:
                 exit_ = await _make_and_live(make, address)
                 ended = Ended(exit_, address.error)
                 now = trio.current_time()
-                then = after(
+                then = what_next(
                     exit_,
                     restart,
                     asked=address.asked is not None,
@@ -183,6 +187,8 @@ class Supervisor:
                 pause = self._backoff.delay(len(history), self._rng)
                 history.append(now)
                 if not await address.rest(pause):
+                    ended = Ended(Exit.CANCELLED)
+                    self._tell(address, ended, Next.NOTHING)
                     break
         except BaseException:
             # Cancelled from outside, or something that ends the program is under way.

@@ -111,14 +111,11 @@ def tasks() -> list[trio.lowlevel.Task]:
                 yield task
                 yield from below(list(task.child_nurseries))
 
-    task: trio.lowlevel.Task | None = trio.lowlevel.current_task()
-    while task is not None and task.parent_nursery is not None:
-        # Trio's root task has the main task and the system's tasks in separate nurseries.
-        parent = task.parent_nursery.parent_task
-        if parent is trio.lowlevel.current_root_task():
-            break
-        task = parent
-    assert task is not None
+    # Trio's root task has the main task and the system's tasks in separate nurseries.
+    root = trio.lowlevel.current_root_task()
+    task = trio.lowlevel.current_task()
+    while (above := task.parent_nursery) is not None and above.parent_task is not root:
+        task = above.parent_task
     return [task, *below(list(task.child_nurseries))]
 
 

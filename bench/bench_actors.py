@@ -234,7 +234,7 @@ async def turns_beside_a_flood() -> list[float]:
 
     class Flooded(Actor[Note]):
         async def receive(self, message: Note) -> object:
-            self.ref.cast_nowait(message)
+            self.cast_nowait(message)
             return None
 
     between: list[float] = []

@@ -17,6 +17,8 @@ from actors import (
     Ended,
     Ending,
     Exit,
+    LateReply,
+    MailboxFull,
     Next,
     Restart,
     Supervisor,
@@ -188,12 +190,21 @@ async def test_a_greater_ending_overrules_a_lesser_one_and_never_the_reverse() -
 
 
 @pytest.mark.parametrize("ending", [Ending.STOP, Ending.KILL])
-async def test_a_stop_ends_the_patience_of_one_that_drains(ending: Ending) -> None:
-    class Patient(Counter):
-        async def drained(self) -> None:
-            await trio.sleep_forever()
+async def test_a_stop_ends_the_wait_of_one_that_drains_for_a_promise(
+    ending: Ending,
+) -> None:
+    class Promiser(Actor[Read]):
+        async def receive(self, message: Read) -> object:
+            return self.answer_later()
 
-    async with running(Patient()) as ref:
+    async with running(Promiser()) as ref, trio.open_nursery() as nursery:
+
+        @nursery.start_soon
+        async def caller() -> None:
+            with pytest.raises(ActorGone):
+                await ref.call(Read())
+
+        await wait_all_tasks_blocked()
         ref.end(Ending.DRAIN)
         await wait_all_tasks_blocked()
         assert ref.ended is None
@@ -201,13 +212,140 @@ async def test_a_stop_ends_the_patience_of_one_that_drains(ending: Ending) -> No
         await ref.wait_ended()
 
 
-async def test_an_actor_that_does_not_drain_is_not_asked_to_be_patient() -> None:
-    class Impatient(Counter):
-        async def drained(self) -> None:
-            raise AssertionError
+async def test_who_waits_in_line_for_room_when_draining_begins_is_still_handled() -> None:
+    probe = Probe({Read: 7})
+    probe.hold()
+    async with running(probe, capacity=1) as ref, trio.open_nursery() as nursery:
+        await ref.cast("in hand")
+        await wait_all_tasks_blocked()
+        await ref.cast("waits")
+        nursery.start_soon(ref.cast, "in line")
+        await wait_all_tasks_blocked()
 
-    async with running(Impatient()) as ref:
-        ref.end(Ending.STOP)
+        @nursery.start_soon
+        async def caller() -> None:
+            assert await ref.call(Read()) == 7
+
+        await wait_all_tasks_blocked()
+        ref.end(Ending.DRAIN)
+        probe.release()
+    assert probe.received == ["in hand", "waits", "in line", Read()]
+
+
+class Chain(Actor[int]):
+    """Handles a number by telling itself the next lower one, down to 0."""
+
+    def __init__(self) -> None:
+        self.handled: list[int] = []
+
+    async def receive(self, message: int) -> object:
+        self.handled.append(message)
+        if message % 2:
+            await self.cast(message - 1)
+        elif message:
+            self.cast_nowait(message - 1)
+        return None
+
+
+async def test_what_an_actor_tells_itself_is_handled_while_it_drains() -> None:
+    chain = Chain()
+    async with running(chain) as ref:
+        await ref.cast(20)
+        ref.end(Ending.DRAIN)
+        await ref.wait_ended()
+    assert chain.handled == list(range(20, -1, -1))
+
+
+async def test_what_an_actor_tells_itself_is_dropped_when_it_stops() -> None:
+    class Stopper(Chain):
+        async def receive(self, message: int) -> object:
+            self.stop()
+            return await super().receive(message)
+
+    for first in (7, 8):
+        stopper = Stopper()
+        async with running(stopper) as ref:
+            await ref.cast(first)
+        assert stopper.handled == [first]
+
+
+async def test_an_actor_that_would_wait_for_room_in_its_own_mailbox_is_told() -> None:
+    class Overeager(Actor[str]):
+        async def receive(self, message: str) -> object:
+            match message:
+                case "by itself":
+                    await self.cast("more")
+                    await self.cast("too much")
+                case "by its ref":
+                    await self.ref.cast("more")
+                    await self.ref.cast("too much")
+                case "at once":
+                    self.cast_nowait("more")
+                    self.cast_nowait("too much")
+            return None
+
+    for how in ("by itself", "by its ref", "at once"):
+        with pytest.raises(MailboxFull, match="'eager 1' has a full mailbox: 1 messages"):
+            async with running(Overeager(), name="eager 1", capacity=1) as ref:
+                await ref.cast(how)
+                await ref.wait_ended()
+
+
+class Lookup(Actor[Read | int]):
+    """Answers from a helper task, which tells the actor what it found."""
+
+    def __init__(self, found: trio.Event) -> None:
+        self.found = found
+        self.asked: list[LateReply[int]] = []
+
+    @asynccontextmanager
+    async def living(self) -> AsyncIterator[None]:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.look)
+            yield
+            nursery.cancel_scope.cancel()
+
+    async def look(self) -> None:
+        await self.found.wait()
+        while True:
+            await self.cast(7)
+
+    async def receive(self, message: Read | int) -> object:
+        if isinstance(message, Read):
+            self.asked.append(self.answer_later())
+        while isinstance(message, int) and self.asked:
+            self.asked.pop().set(message)
+        return None
+
+
+async def test_a_promise_is_kept_with_what_a_helper_tells_while_the_actor_drains() -> None:
+    found = trio.Event()
+    async with running(Lookup(found)) as ref, trio.open_nursery() as nursery:
+
+        @nursery.start_soon
+        async def caller() -> None:
+            assert await ref.call(Read()) == 7
+
+        await wait_all_tasks_blocked()
+        ref.end(Ending.DRAIN)
+        await wait_all_tasks_blocked()
+        with pytest.raises(ActorGone):
+            await ref.cast(8)
+        found.set()
+        ref_ended = await ref.wait_ended()
+    assert ref_ended == Ended(Exit.NORMAL)
+
+
+@pytest.mark.parametrize("ending", [Ending.STOP, Ending.KILL])
+async def test_a_helper_that_never_stops_telling_does_not_outlive_the_actor(
+    ending: Ending,
+) -> None:
+    found = trio.Event()
+    found.set()
+    async with no_tasks_left(), running(Lookup(found), capacity=1) as ref:
+        assert await ref.call(Read()) == 7
+        ref.end(ending)
+        await ref.wait_ended()
 
 
 async def test_an_actor_stops_by_itself_after_the_message_in_hand() -> None:
@@ -297,6 +435,46 @@ async def test_an_error_that_ends_the_program_is_not_contained() -> None:
     assert ref.ended == Ended(Exit.CANCELLED)
 
 
+async def test_an_error_of_a_helper_that_ends_the_program_is_not_contained() -> None:
+    class Interrupted(Counter):
+        @asynccontextmanager
+        async def living(self) -> AsyncIterator[None]:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self.interrupt)
+                yield
+
+        async def interrupt(self) -> None:
+            raise KeyboardInterrupt
+
+    with pytest.raises(BaseExceptionGroup) as caught:
+        async with Supervisor("s") as supervisor:
+            ref = supervisor.start(Interrupted, name="i 1", restart=Restart.PERMANENT)
+            await trio.sleep_forever()
+    assert caught.group_contains(KeyboardInterrupt)
+    assert ref.ended == Ended(Exit.CANCELLED)
+
+
+async def test_a_crash_is_told_even_when_the_clean_up_after_it_is_cancelled() -> None:
+    class Untidy(Counter):
+        @asynccontextmanager
+        async def living(self) -> AsyncIterator[None]:
+            try:
+                yield
+            finally:
+                await trio.sleep_forever()
+
+    exits = Exits()
+    async with Supervisor("s", report=exits) as supervisor:
+        ref = supervisor.start(Untidy, name="untidy 1", restart=Restart.TRANSIENT)
+        with pytest.raises(ActorCrashed):
+            await ref.call(Fail())
+        ref.end(Ending.KILL)
+        ended = await ref.wait_ended()
+    assert ended.exit is Exit.CRASHED
+    assert isinstance(ended.error, ValueError)
+    assert [event.error for event in exits.seen] == [ended.error]
+
+
 async def test_the_task_of_an_actor_is_called_like_the_actor() -> None:
     async with running(Counter(), name="run 7f3"):
         assert "run 7f3" in [task.name for task in tasks()]
@@ -308,7 +486,7 @@ async def test_a_busy_actor_leaves_others_a_turn() -> None:
 
         async def receive(self, message: int) -> object:
             self.handled += 1
-            self.ref.cast_nowait(message)  # Never runs out of messages.
+            self.cast_nowait(message)  # Never runs out of messages.
             return None
 
     busy = Busy()
@@ -328,7 +506,7 @@ async def test_a_busy_actor_leaves_others_a_turn() -> None:
 async def test_a_flooded_actor_is_killed_without_delay() -> None:
     class Flooded(Actor[int]):
         async def receive(self, message: int) -> object:
-            await self.ref.cast(message)
+            await self.cast(message)
             return None
 
     async with running(Flooded()) as ref:

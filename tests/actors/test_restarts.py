@@ -18,7 +18,7 @@ from actors import (
     Patience,
     Restart,
 )
-from actors.restarts import after
+from actors.restarts import what_next
 
 INSTANTS = st.lists(st.floats(0, 1000), max_size=30).map(sorted)
 INTENSITIES = st.builds(Intensity, st.integers(0, 5), st.floats(0.001, 100))
@@ -44,7 +44,7 @@ def test_permanent_restarts_always_and_transient_after_a_crash() -> None:
 @pytest.mark.parametrize(("restart", "exit_"), RESTARTS)
 def test_who_was_asked_to_end_stays_ended(restart: Restart, exit_: Exit) -> None:
     def then(*, asked: bool) -> Next:
-        return after(
+        return what_next(
             exit_, restart, asked=asked, intensity=Intensity(), history=[], now=0.0
         )
 
@@ -55,7 +55,7 @@ def test_who_was_asked_to_end_stays_ended(restart: Restart, exit_: Exit) -> None
 
 def test_one_restart_too_many_within_the_window_is_giving_up() -> None:
     def then(history: list[float]) -> Next:
-        return after(
+        return what_next(
             Exit.CRASHED,
             Restart.TRANSIENT,
             asked=False,

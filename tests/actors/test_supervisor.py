@@ -191,9 +191,12 @@ async def test_a_child_that_rests_before_a_start_ends_at_once(
 
             await trio.sleep(1)
             ref.end(ending)
-            assert (await ref.wait_ended()).exit is Exit.CRASHED
+            assert await ref.wait_ended() == Ended(Exit.CANCELLED)
         assert trio.current_time() < 100
-    assert len(exits.seen) == 1
+    assert [(event.exit, event.next) for event in exits.seen] == [
+        (Exit.CRASHED, Next.RESTART),
+        (Exit.CANCELLED, Next.NOTHING),
+    ]
 
 
 async def test_leaving_the_block_lets_children_finish_what_they_were_sent() -> None:
@@ -305,14 +308,21 @@ async def test_a_supervisor_that_is_not_open_starts_nobody() -> None:
 
 
 async def test_nobody_is_started_while_the_block_is_being_left() -> None:
+    refused = False
+
     class StartsAnother(Counter):
-        async def drained(self) -> None:
+        @asynccontextmanager
+        async def living(self) -> AsyncIterator[None]:
+            nonlocal refused
+            yield
             with pytest.raises(SupervisorClosed):
                 supervisor.start(Counter, name="another", restart=Restart.TEMPORARY)
+            refused = True
 
     async with Supervisor("s") as supervisor:
         supervisor.start(StartsAnother, name="first", restart=Restart.TEMPORARY)
         await wait_all_tasks_blocked()
+    assert refused
 
 
 async def test_a_supervisor_can_live_inside_an_actor() -> None:
