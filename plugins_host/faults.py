@@ -7,7 +7,6 @@ says whose fault it is. Programs read the fields and the class, people read ``st
     ─────────────── where ─────────────  ───────── what ─────────  ──────── fix ────────
 """
 
-import difflib
 from collections.abc import Iterable
 
 
@@ -42,6 +41,8 @@ def sentence(what: str, *, where: str = "", fix: str = "") -> str:
 
 def nearest(name: str, choices: Iterable[str]) -> str | None:
     """The choice that ``name`` is most likely a misspelling of, or None."""
+    import difflib  # only for who misspelt something
+
     folded: dict[str, str] = {}
     for choice in choices:
         folded.setdefault(choice.casefold(), choice)
