@@ -23,6 +23,8 @@ class AnswerInvalid(TypeError):
     """A handler returned something that cannot be what it was asked for."""
 
 
+_A_VERDICT: Final = "a verdict, such as {'action': 'proceed'} or {'action': 'pass'}"
+
 Handler: TypeAlias = Callable[..., Any]
 Handlers: TypeAlias = Mapping[str, Any]
 
@@ -44,6 +46,14 @@ class Found:
             getattr(function, "__call__", None)  # noqa: B004  instances whose call is async
         )
         self.slow = True
+
+    def read_verdict(self, answer: Any) -> dict[str, Any]:
+        """The answer of a middleware, when it is a dict at all.
+
+        Raises:
+            AnswerInvalid: It is something else.
+        """
+        return read_answer(answer, self.label, wanted=_A_VERDICT)
 
 
 class HandlerTable:
@@ -165,9 +175,6 @@ def read_answer(answer: Any, label: str, *, wanted: str) -> dict[str, Any]:
     else:
         hint = f"{_kind(answer)} {_shortened(answer)}"
     raise AnswerInvalid(f"{label} returned {hint}. Return {wanted}.")
-
-
-A_VERDICT: Final = "a verdict, such as {'action': 'proceed'} or {'action': 'pass'}"
 
 
 def _shortened(value: object, limit: int = 80) -> str:

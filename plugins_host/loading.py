@@ -175,9 +175,11 @@ def _program(manifest: Manifest, path: Path, process: _Home) -> PluginProgram | 
 
 
 def _refuse_duplicates(plugins: Sequence[Plugin]) -> None:
+    names: dict[str, Plugin] = {}
     types: dict[str, Plugin] = {}
     tools: dict[str, Plugin] = {}
     for plugin in plugins:
+        _take(names, plugin.name, plugin, "name")
         for component in plugin.manifest.components:
             _take(types, component.component_type, plugin, "component type")
         for tool in plugin.manifest.tools:
@@ -191,6 +193,8 @@ def _take(taken: dict[str, Plugin], name: str, plugin: Plugin, what: str) -> Non
         return
     if first.source == plugin.source:
         told = "the plugin is installed twice"
+    elif what == "name":
+        told = f"{first.source} is called {name!r} as well"
     else:
         told = f"the {what} {name!r} is also provided by {first.source}"
     raise PluginRefused(

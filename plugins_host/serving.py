@@ -17,7 +17,6 @@ import time
 import types
 from collections import deque
 from collections.abc import (
-    Awaitable,
     Callable,
     Coroutine,
     Generator,
@@ -31,23 +30,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import msgspec
 from msgspec import UNSET, Raw, Struct
 
-from plugins_host.authoring import (
-    After,
-    Before,
-    Context,
-    HostError,
-    Subject,
-    WireOutcome,
-)
+from plugins_host.authoring import HostError
+from plugins_host.dispatch import Dispatch, Question
 from plugins_host.handlers import (
-    A_VERDICT,
     AnswerInvalid,
     Found,
     HandlerMissing,
     Handlers,
     HandlerTable,
     describe_error,
-    read_answer,
 )
 from plugins_host.outbox import Outbox
 
@@ -79,18 +70,10 @@ class _Asked(Struct, frozen=True, rename="camel"):
     component: Raw = Raw()
 
 
-class _Params(Struct, frozen=True, rename="camel"):
-    """What the frequent verbs carry; what is large stays bytes until somebody looks."""
+class _Params(Question, frozen=True, rename="camel"):
+    """What any question may carry beside a consultation's own."""
 
-    seam: str = ""
     half: str = ""
-    component_type: str = ""
-    component: Raw = Raw()
-    subject: Subject = Subject()
-    input: Raw = Raw()
-    outcome: WireOutcome | None = None
-    attempt: int = 1
-    max_attempts: int = 1
     ask: tuple[_Asked, ...] = ()
     call: Id = None
 
@@ -118,17 +101,6 @@ class _Refusal(Struct, frozen=True):
 _NO_PARAMS: Final = _Params()
 _NO_FRAME: Final = _Frame()
 _decode_frame: Final = msgspec.json.Decoder(_Frame).decode
-
-# Store handlers by their verbs.
-_STORE: Final[Mapping[str, str]] = {
-    "sessionCreate": "create",
-    "sessionRead": "read",
-    "sessionAppend": "append",
-    "sessionCheckpointRead": "readCheckpoint",
-    "sessionCheckpointWrite": "writeCheckpoint",
-    "sessionList": "list",
-    "sessionDelete": "delete",
-}
 
 # What a question yields, once, when it is about to wait: it needs a task from then on.
 _NEEDS_TASK: Final = object()
@@ -245,12 +217,11 @@ class Server:
         source: int,
         target: int,
     ) -> None:
-        self._handlers = HandlerTable(handlers)
-        self._tools = HandlerTable({"tools": tools})
-        self._list_tools = list_tools
+        self._dispatch = Dispatch(
+            HandlerTable(handlers), tools=tools, list_tools=list_tools
+        )
         self._shutdown = shutdown
         self._source = source
-        self._admits: dict[tuple[str, str], tuple[str, ...]] = {}
         self._inbox: deque[tuple[_Frame, bytes]] = deque()
         self._cut: list[bytes] = []
         self._outbox = Outbox(target)
@@ -263,21 +234,6 @@ class Server:
         self._flushing = False
         self._closed: asyncio.Event | None = None
         self.replies: dict[int, asyncio.Future[Any]] = {}
-        self._verbs: Final[Mapping[str, Callable[[_Call], Awaitable[Any]]]] = {
-            "before": self._before,
-            "after": self._after,
-            "consult": self._consult,
-            "init": self._init,
-            "shutdown": self._end,
-            "listTools": self._list,
-            "callTool": self._call_tool,
-            "execute": self._execute,
-            "apply": self._apply,
-            "chat": self._chat,
-            "encode": self._render,
-            "finishEncode": self._finish,
-            **dict.fromkeys(_STORE, self._store),
-        }
 
     # --- the loop ----------------------------------------------------------------------
 
@@ -479,10 +435,7 @@ class Server:
 
     async def _answer(self, call: _Call) -> None:
         try:
-            verb = self._verbs.get(call.verb)
-            if verb is None:
-                raise HandlerMissing(f"there is no verb {call.verb!r}")
-            answer = _encode(_Answer(call.id, await verb(call)))
+            answer = _encode(_Answer(call.id, await self._result(call)))
         except GeneratorExit:
             raise
         except BaseException as error:  # noqa: BLE001  whatever a handler raises is its answer
@@ -498,7 +451,21 @@ class Server:
         else:
             self.send(answer)
 
-    async def _handle(self, call: _Call, found: Found, *args: Any) -> Any:
+    async def _result(self, call: _Call) -> Any:
+        verb = call.verb
+        if verb == "consult":
+            return await self._consult(call)
+        if verb == "init":
+            return self._greet(call.said())
+        if verb == "shutdown":
+            self._told_to_end = True
+            await self._say_goodbye(call)
+            return {}
+        call.component_type = call.params.component_type
+        step = self._dispatch.step(verb, call.params, call.said, call)
+        return step.read(await self._handle(call, step.found, step.args))
+
+    async def _handle(self, call: _Call, found: Found, args: tuple[Any, ...]) -> Any:
         """What a handler returns, whichever way it was written."""
         if found.is_async:
             call.plain = False
@@ -517,59 +484,23 @@ class Server:
         finally:
             found.slow = time.perf_counter() - began > _SLOW
 
-    # --- middleware --------------------------------------------------------------------
-
-    async def _before(self, call: _Call) -> Any:
-        event = Before(call.params.subject, call.params.input)
-        return await self._one(call, "before", event)
-
-    async def _after(self, call: _Call) -> Any:
-        event = After(
-            call.params.subject,
-            call.params.outcome or WireOutcome(ok=False),
-            call.params.input,
-        )
-        return await self._one(call, "after", event)
-
-    async def _one(self, call: _Call, half: str, event: Before) -> Any:
-        call.component_type = call.params.component_type
-        found = self._handlers.half(call.component_type, call.params.seam, half)
-        ctx = self._context(call, half, call.params.component)
-        answer = await self._handle(call, found, event, ctx)
-        return read_answer(answer, found.label, wanted=A_VERDICT)
-
-    def _context(self, call: _Call, half: str, component: Raw) -> Context:
-        params = call.params
-        ctx = Context(call, component)
-        ctx.seam = params.seam
-        ctx.half = half
-        ctx.attempt = params.attempt
-        ctx.max_attempts = params.max_attempts
-        ctx.admits = self._admits.get((params.seam, half), ())
-        return ctx
-
     async def _consult(self, call: _Call) -> Any:
         """Ask several in order, as heddle would one by one; the first that settles ends it.
 
         A modified input is encoded before the next is asked, so that what one handler does
         to its copy changes nobody else's.
         """
-        half = call.params.half
-        given = call.params.input
+        params = call.params
+        given = params.input
         verdicts: list[dict[str, Any]] = []
-        for asked in call.params.ask:
+        for asked in params.ask:
             call.component_type = name = asked.component_type
-            event: Before
-            if half == "before":
-                event = Before(call.params.subject, given)
-            else:
-                outcome = call.params.outcome or WireOutcome(ok=False)
-                event = After(call.params.subject, outcome, given)
             try:
-                found = self._handlers.half(name, call.params.seam, half)
-                ctx = self._context(call, half, asked.component)
-                answer = await self._handle(call, found, event, ctx)
-                verdict = read_answer(answer, found.label, wanted=A_VERDICT)
+                step = self._dispatch.consultation(
+                    params, params.half, name, asked.component, given, call
+                )
+                answer = await self._handle(call, step.found, step.args)
+                verdict = step.read(answer)
                 encoded = Raw(_encode(verdict))
             except GeneratorExit:
                 raise
@@ -585,29 +516,21 @@ class Server:
                 break
             action = verdict.get("action")
             if action == "modify" and isinstance(verdict.get("input"), Mapping):
-                given = _modified(
-                    given, verdict["input"], edit=call.params.seam == "modelCall"
-                )
+                given = _modified(given, verdict["input"], edit=params.seam == "modelCall")
             elif action not in {"proceed", "pass"}:
                 break
         return {"verdicts": verdicts}
 
-    # --- the other kinds ---------------------------------------------------------------
-
-    async def _init(self, call: _Call) -> Any:
-        said = call.said()
+    def _greet(self, said: dict[str, Any]) -> dict[str, Any]:
+        admits: dict[tuple[str, str], tuple[str, ...]] = {}
         for seam, admitted in dict(said.get("seams") or {}).items():
             for half in ("before", "after"):
-                self._admits[seam, half] = tuple(admitted)
+                admits[seam, half] = tuple(admitted)
         for seam, halves in dict(said.get("halves") or {}).items():
             for half in ("before", "after"):
-                self._admits[seam, half] = tuple(halves.get(half, ()))
+                admits[seam, half] = tuple(halves.get(half, ()))
+        self._dispatch.admits = admits
         return {"protocol": PROTOCOL, "features": FEATURES}
-
-    async def _end(self, call: _Call) -> Any:
-        self._told_to_end = True
-        await self._say_goodbye(call)
-        return {}
 
     async def _say_goodbye(self, call: _Call | None = None) -> None:
         shutdown, self._shutdown = self._shutdown, None
@@ -615,99 +538,9 @@ class Server:
             return
         found = Found(shutdown, "shutdown")
         try:
-            await self._handle(call or _Call(self, _NO_FRAME), found)
+            await self._handle(call or _Call(self, _NO_FRAME), found, ())
         except Exception as error:  # noqa: BLE001  it ends either way
             report(error, "shutdown")
-
-    async def _list(self, call: _Call) -> Any:
-        if self._list_tools is None:
-            raise HandlerMissing(
-                "the manifest says discoverTools and nothing lists them. "
-                "Write serve(handlers, list_tools=function)."
-            )
-        found = Found(self._list_tools, "list_tools")
-        answer = await self._handle(call, found)
-        return read_answer(answer, found.label, wanted="{'tools': […]}")
-
-    async def _call_tool(self, call: _Call) -> Any:
-        said = call.said()
-        call.component_type = call.params.component_type
-        found = self._tools.function("tools", str(said.get("tool", "")))
-        ctx = Context(call, said.get("component") or {})
-        answer = await self._handle(call, found, said.get("input") or {}, ctx)
-        return _with_output(answer, found.label)
-
-    async def _execute(self, call: _Call) -> Any:
-        said = call.said()
-        call.component_type = call.params.component_type
-        found = self._handlers.function(call.params.component_type, "execute")
-        workspace: str | HostError | None = said.get("workspace")
-        if "workspaceUnavailable" in said:
-            why = f"there is no workspace here: {said['workspaceUnavailable']}"
-            workspace = HostError("WorkspaceUnavailable", why)
-        ctx = Context(call, said.get("node") or {}, workspace=workspace)
-        answer = await self._handle(call, found, said.get("input") or {}, ctx)
-        return _with_output(answer, found.label)
-
-    async def _apply(self, call: _Call) -> Any:
-        said = call.said()
-        call.component_type = call.params.component_type
-        found = self._handlers.function(call.params.component_type, "apply")
-        ctx = Context(call, call.params.component)
-        ctx.phase = str(said.get("phase", ""))
-        answer = await self._handle(call, found, said.get("messages") or [], ctx)
-        return read_answer(answer, found.label, wanted="pass, modify or reject as a dict")
-
-    async def _chat(self, call: _Call) -> Any:
-        said = call.said()
-        call.component_type = call.params.component_type
-        found = self._handlers.function(call.params.component_type, "chat")
-        ctx = Context(call, said.get("config") or {})
-        ctx.stream = said.get("stream") is True
-        answer = await self._handle(call, found, said.get("request") or {}, ctx)
-        return read_answer(answer, found.label, wanted="{'content': …, 'finish_reason': …}")
-
-    async def _render(self, call: _Call) -> Any:
-        said = call.said()
-        found = self._handlers.function(call.params.component_type, "encode")
-        return await self._frames(call, found, said, said.get("event"))
-
-    async def _finish(self, call: _Call) -> Any:
-        try:
-            found = self._handlers.function(call.params.component_type, "finish")
-        except HandlerMissing:
-            return []
-        return await self._frames(call, found, call.said())
-
-    async def _frames(
-        self, call: _Call, found: Found, said: dict[str, Any], *event: Any
-    ) -> Any:
-        call.component_type = call.params.component_type
-        ctx = Context(call, {})
-        ctx.run_id = str(said.get("runId", ""))
-        answer = await self._handle(call, found, *event, ctx)
-        if not isinstance(answer, list | tuple):
-            kind = type(answer).__name__
-            raise AnswerInvalid(f"{found.label} returned {kind}. Return a list of frames.")
-        return answer
-
-    async def _store(self, call: _Call) -> Any:
-        said = call.said()
-        verb = call.verb
-        call.component_type = said.pop("componentType", "")
-        found = self._handlers.function(call.component_type, _STORE[verb])
-        ctx = Context(call, said.pop("config", None) or {})
-        return await self._handle(call, found, said, ctx)
-
-
-def _with_output(answer: Any, label: str) -> dict[str, Any]:
-    wanted = "{'output': {…}}"
-    found = read_answer(answer, label, wanted=wanted)
-    if not isinstance(found.get("output"), Mapping):
-        raise AnswerInvalid(
-            f"{label} returned no 'output' that is a dict. Return {wanted}."
-        )
-    return found
 
 
 def _modified(given: Raw, change: Mapping[str, Any], *, edit: bool) -> Raw:

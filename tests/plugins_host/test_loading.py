@@ -135,6 +135,14 @@ def test_a_plugin_installed_twice_is_refused(tmp_path: Path) -> None:
     assert refused([one, one]).what == "the plugin is installed twice"
 
 
+def test_two_plugins_of_one_name_are_refused(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+    one, two = manifest(tmp_path / "a", "gate", "A"), manifest(tmp_path / "b", "gate", "B")
+
+    assert refused([one, two]).what == f"{one} is called 'gate' as well"
+
+
 def test_a_tool_provided_twice_is_refused_unless_it_says_that_it_shadows(
     tmp_path: Path,
 ) -> None:
@@ -193,7 +201,7 @@ def test_two_files_of_one_name_are_two_modules(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
     one = module(tmp_path / "a")
-    two = module(tmp_path / "b", MODULE.replace("Audit", "Other"))
+    two = module(tmp_path / "b", MODULE.replace("Audit", "Other").replace("audit", "other"))
 
     assert chain(load_plugins([one, two])) == ["Audit", "Other"]
 

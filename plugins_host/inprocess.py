@@ -1,0 +1,266 @@
+"""A plugin that is part of heddle: the same handlers, asked without a process between.
+
+    plugin = InProcessPlugin("audit", table, capabilities=frozenset({"log"}), log=log)
+    verdict = await plugin.request("after", params, services=run, components=("Audit",))
+
+It stands where a `PluginProcess` stands in a chain, and a handler sees and may do here
+what it would there: its own copy of what it is shown, the capabilities of its manifest,
+the same budget of silence. Async handlers run under trio. A plain one runs on heddle's own
+loop, which nothing can interrupt: it has to be quick.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+import trio
+from msgspec import Raw
+
+from plugins_host.authoring import HostError, Services, Signal
+from plugins_host.calls import CEILING, Call
+from plugins_host.chain import PATIENCE
+from plugins_host.channel import PluginLine, PluginLog
+from plugins_host.dispatch import Dispatch, Question
+from plugins_host.faults import Fault
+from plugins_host.handlers import HandlerTable, describe_error
+from plugins_host.plugin_faults import PluginFailed, PluginOverdue
+from plugins_host.reverse import (
+    CallModel,
+    CallServices,
+    EmitEvent,
+    Log,
+    ReverseRefused,
+    RunTool,
+    read_asked,
+    serve,
+    tell,
+)
+from plugins_host.seams import SEAMS, admitted
+
+_question: Final = msgspec.json.Decoder(Question).decode
+_decode: Final = msgspec.json.Decoder().decode
+_encode: Final = msgspec.json.Encoder().encode
+
+# What a handler is told that it may answer, as a process is told in the handshake.
+_ADMITS: Final = {
+    (seam.value, half.value): tuple(action.value for action in admitted(seam, half))
+    for seam, row in SEAMS.items()
+    for half in row.halves
+}
+
+
+class InProcessPlugin:
+    """The handlers of one plugin, asked like a process.
+
+    Args:
+        name: The plugin's name.
+        handlers: By component type.
+        capabilities: The reverse calls that its manifest asks for and the host grants.
+        log: Told what the plugin's own mistakes are, as of a process's stderr.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        handlers: HandlerTable,
+        *,
+        capabilities: frozenset[str],
+        log: PluginLog,
+    ) -> None:
+        self.name = name
+        self._dispatch = Dispatch(handlers, admits=_ADMITS)
+        self._capabilities = capabilities
+        self._log = log
+
+    async def start(self) -> frozenset[str]:
+        """It is there; it knows no features, for there is no frame to save."""
+        return frozenset()
+
+    async def request(
+        self,
+        verb: str,
+        params: bytes,
+        *,
+        services: CallServices | None = None,
+        components: Sequence[str] = (),
+        patience: float = PATIENCE,
+        on_partial: Callable[[Raw], None] | None = None,
+    ) -> object:
+        """Call the handler that answers ``verb``.
+
+        Returns:
+            What it answered, as objects: for a middleware a dict at least.
+
+        Raises:
+            PluginFailed: The handler raised, or answered what is no answer at all.
+            PluginOverdue: It did not answer in time.
+        """
+        asked = _Asked(
+            self, verb, services, components[0] if components else "", patience, on_partial
+        )
+        try:
+            with asked.scope:
+                return await self._answer(verb, params, asked)
+        except (trio.Cancelled, GeneratorExit):
+            raise
+        except BaseException as error:
+            # What a handler raises because it was cancelled is not its fault.
+            await trio.lowlevel.checkpoint_if_cancelled()
+            if asked.scope.cancel_called:
+                raise asked.overdue() from error
+            raise self._failed(error, asked) from error
+        finally:
+            asked.open = False
+        raise asked.overdue()
+
+    async def _answer(self, verb: str, params: bytes, asked: "_Asked") -> object:
+        step = self._dispatch.step(verb, _question(params), lambda: _said(params), asked)
+        asked.label = step.found.label
+        asked.plain = not step.found.is_async
+        answer = step.found.function(*step.args)
+        if step.found.is_async:
+            answer = await answer
+        return step.read(answer)
+
+    def _failed(self, error: BaseException, asked: "_Asked") -> PluginFailed:
+        name, message = describe_error(error, asked.label)
+        return PluginFailed(self.name, name, message)
+
+    def tell(self, text: str) -> None:
+        """Put a line into the log, as if the plugin had written it on stderr."""
+        self._log(PluginLine(self.name, "stderr", text))
+
+    def granted(self, verb: str) -> None:
+        """Refuse a reverse call that the manifest does not ask for.
+
+        Raises:
+            ReverseRefused: It is not granted.
+        """
+        if verb not in self._capabilities:
+            raise ReverseRefused(
+                f"{verb} is not granted to this plugin",
+                fix=f"Name {verb!r} in the manifest's 'capabilities'.",
+            )
+
+
+def _said(params: bytes) -> dict[str, Any]:
+    said = _decode(params)
+    return said if isinstance(said, dict) else {}
+
+
+class _Asked(Services):
+    """One question that is being answered: its time, and what its handler asks for."""
+
+    def __init__(
+        self,
+        plugin: InProcessPlugin,
+        verb: str,
+        services: CallServices | None,
+        component_type: str,
+        patience: float,
+        on_partial: Callable[[Raw], None] | None,
+    ) -> None:
+        self.open = True
+        self.label = component_type or verb
+        self._plain = True
+        self._plugin = plugin
+        self._services = services
+        self._component_type = component_type
+        self._on_partial = on_partial
+        self._call = Call(
+            verb,
+            services=services,
+            components=(component_type,),
+            patience=patience,
+            now=trio.current_time(),
+        )
+        self.scope = trio.CancelScope(deadline=self._call.due)
+
+    @property
+    def plain(self) -> bool:
+        """Whether the handler was not written with ``async def``."""
+        return self._plain
+
+    @plain.setter
+    def plain(self, plain: bool) -> None:
+        self._plain = plain
+
+    @property
+    def signal(self) -> Signal:
+        """Its cancellation."""
+        return _TRIO_SIGNAL
+
+    async def ask(self, verb: str, params: dict[str, Any]) -> Any:
+        """Serve a reverse call; meanwhile the handler's own time stands still."""
+        try:
+            asked = self._read(verb, params)
+            assert isinstance(asked, RunTool | CallModel)
+            assert self._services is not None
+            self._call.hold(trio.current_time())
+            self._rearm()
+            try:
+                result = await serve(asked, self._component_type, self._services)
+            finally:
+                self._call.release(trio.current_time())
+                self._rearm()
+        except Exception as error:
+            raise HostError(type(error).__name__, str(error)) from error
+        return _decode(result)
+
+    def tell(self, verb: str, params: dict[str, Any]) -> None:
+        """Serve a reverse call that nobody waits for; a refusal goes to the log."""
+        try:
+            asked = self._read(verb, params)
+            assert isinstance(asked, EmitEvent | Log)
+            assert self._services is not None
+            tell(asked, self._component_type, self._services)
+        except Exception as error:  # noqa: BLE001  the handler goes on, as in a process
+            self._plugin.tell(f"heddle refused a call: {error}")
+        else:
+            self._progress()
+
+    def partial(self, chunk: Any) -> None:
+        """Report progress."""
+        self._progress()
+        if self._on_partial is not None:
+            self._on_partial(Raw(_encode(chunk)))
+
+    def _read(self, verb: str, params: dict[str, Any]) -> object:
+        self._plugin.granted(verb)
+        if not self.open:
+            raise ReverseRefused(
+                "the call that it was made inside has ended",
+                fix="Ask while you answer the call.",
+            )
+        if self._services is None:
+            raise ReverseRefused(f"inside {self._call.verb!r} there is nothing to ask for")
+        return read_asked(verb, Raw(_encode(params)))
+
+    def _progress(self) -> None:
+        self._call.progress(trio.current_time())
+        self._rearm()
+
+    def _rearm(self) -> None:
+        if self.open:
+            self.scope.deadline = self._call.due
+
+    def overdue(self) -> Fault:
+        """It took too long."""
+        call = self._call
+        alive = call.due >= call.ceiling
+        allowed = call.patience * CEILING if alive else call.patience
+        return PluginOverdue(self._plugin.name, allowed, verb=call.verb, alive=alive)
+
+
+class _TrioSignal:
+    """The cancellation of whatever task looks at it."""
+
+    @property
+    def cancelled(self) -> bool:
+        return trio.current_effective_deadline() <= trio.current_time()
+
+    async def wait(self) -> None:
+        await trio.sleep_forever()
+
+
+_TRIO_SIGNAL: Final = _TrioSignal()
