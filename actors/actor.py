@@ -36,7 +36,7 @@ _NOTHING: Final = nullcontext()
 
 
 class Actor(ABC, Generic[M]):
-    """State with one task: only that task runs these methods, one message at a time.
+    """State with one task: that task alone runs `receive`, one message at a time.
 
     An error that leaves `receive` or `living` is a crash: it ends this object, fails its
     open calls, and its supervisor may make another. An expected refusal is an answer.

@@ -1,8 +1,10 @@
 """How an actor is brought to its end, from patient to at once.
 
-drain    what was accepted is finished, nothing new is
-stop     the message in hand is finished, those that wait are refused
-kill     nothing is finished
+Each way says what is still finished, and one can be followed by the next:
+
+    drain    what was sent is handled and what was promised is given; nothing new begins
+    stop     the message in hand is finished, those that wait are refused
+    kill     nothing is finished
 """
 
 from collections.abc import Iterator, Mapping

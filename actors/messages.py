@@ -1,10 +1,12 @@
-"""What is sent to an actor: any frozen struct; a `Call` says what is answered.
+"""What is sent to an actor: any frozen struct. A `Call` also says what is answered.
 
-class Append(Call[int | TurnConflict], frozen=True):    await ref.call(Append(…)) -> int | …
-    turn: Turn
+Messages stay in the module of their actor; what others see is a client with methods.
 
-class Forget(Struct, frozen=True):                      await ref.cast(Forget(…)) -> None
-    upto: int
+    class Append(Call[int | TurnConflict], frozen=True):  await ref.call(Append(…)) -> …
+        turn: Turn
+
+    class Forget(Struct, frozen=True):                    await ref.cast(Forget(…))
+        upto: int
 """
 
 from typing import Generic, TypeVar

@@ -41,6 +41,9 @@ class Ref(Generic[M_contra]):
     async def call(self, message: Call[R]) -> R:
         """Send a message and wait for its answer, and for room in the mailbox before.
 
+        Type checkers know the answer from the message, but not whether this actor takes
+        that message: keep the messages of an actor in its module.
+
         Cancelled, the call is withdrawn: the actor skips a message that it has not yet
         begun, and drops the answer to one that it has. What must happen either way is
         a `cast`.

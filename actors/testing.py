@@ -1,9 +1,12 @@
-"""For tests of actors and of what talks to them: a scripted actor, and what to look at.
+"""For tests of actors and of what talks to them.
 
-probe = Probe(answers={Read: 7})
-async with no_tasks_left(), running(probe) as ref:
-    assert await ref.call(Read()) == 7
-    assert probe.received == [Read()]
+A scripted actor, a runner for one actor that lets its crash fail the test, and a look at
+supervisors' reports and at the tasks of the program:
+
+    probe = Probe({Read: 7})
+    async with no_tasks_left(), running(probe) as ref:
+        assert await ref.call(Read()) == 7
+        assert probe.received == [Read()]
 """
 
 from collections.abc import AsyncIterator, Iterator, Mapping
