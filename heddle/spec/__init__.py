@@ -94,10 +94,12 @@ from heddle.spec.reader import (
     Document,
     read_document,
 )
-from heddle.spec.syntax import (
-    FORMATS,
+from heddle.spec.source import (
     MAX_DOCUMENT,
     MAX_NESTING,
+)
+from heddle.spec.syntax import (
+    FORMATS,
     Format,
 )
 from heddle.spec.templates import (

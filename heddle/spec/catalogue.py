@@ -105,6 +105,7 @@ class Plan(Struct, frozen=True):
     newer: tuple[Field, ...]
 
 
+@cache
 def members(annotation: Any) -> tuple[Any, ...]:
     """The alternatives of an annotation, with what is annotated on them taken off."""
     origin = get_origin(annotation)
@@ -123,6 +124,7 @@ def is_union(annotation: Any) -> bool:
     return get_origin(annotation) in (typing.Union, types.UnionType)
 
 
+@cache
 def component_names(annotation: Any) -> tuple[str, ...]:
     """The component types that an annotation allows in this very place."""
     return tuple(

@@ -9,8 +9,7 @@ from typing import Any, Final
 
 from heddle.spec.component import Component
 from heddle.spec.flows import NEXT_BRANCH, Flow
-from heddle.spec.mismatches import Broken
-from heddle.spec.problems import Path, Problems, shown
+from heddle.spec.problems import Broken, Path, Problems, shown
 
 _ENDS: Final = {
     "control_flow_connections": ("from_node", "to_node"),

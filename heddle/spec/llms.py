@@ -42,6 +42,8 @@ class Model(Component, frozen=True, kw_only=True):
 class LlmConfig(Model, frozen=True, kw_only=True):
     """A model at any provider."""
 
+    since: ClassVar[str] = "26.1.2"
+
     api_type: str | None = None
     url: str | None = None
     api_key: Secret | None = None

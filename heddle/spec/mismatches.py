@@ -5,6 +5,8 @@ functions look at what it refused again, field by field and item by item, and na
 everything that is wrong.
 """
 
+from functools import cache
+from itertools import islice
 from typing import Annotated, Any, Final, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -14,17 +16,24 @@ from msgspec.structs import fields
 from heddle.spec import datastores, flows, llms, tools
 from heddle.spec.catalogue import component_names, is_secret, members
 from heddle.spec.component import Component
-from heddle.spec.problems import Path, Problems, shown
+from heddle.spec.problems import Broken, Path, Problems, shown
 from plugins_host import nearest
 
+# More unknown keys than anybody writes by mistake.
+_COMPARED_KEYS: Final = 100
 
-class Broken:
-    """Stands where a component would, had it no problems; ``values`` are its fields."""
 
-    __slots__ = ("values",)
-
-    def __init__(self, values: dict[str, Any]) -> None:
-        self.values = values
+@cache
+def _fields(struct: type[Struct]) -> dict[str, tuple[Any, bool]]:
+    """Field to its annotation, and whether it must be there."""
+    annotations = get_type_hints(struct, include_extras=True)
+    return {
+        field.name: (
+            annotations[field.name],
+            field.default is NODEFAULT and field.default_factory is NODEFAULT,
+        )
+        for field in fields(struct)
+    }
 
 
 def explain_fields(
@@ -32,17 +41,16 @@ def explain_fields(
 ) -> bool:
     """Add a problem for each field that is missing or doesn't fit; False if all do."""
     before = len(problems)
-    annotations = get_type_hints(struct, include_extras=True)
-    strangers = [key for key in values if key not in annotations]
-    for field in fields(struct):
-        annotation = annotations[field.name]
-        if field.name in values:
-            explain(annotation, values[field.name], (path, field.name), problems)
-        elif field.default is NODEFAULT and field.default_factory is NODEFAULT:
-            guess = nearest(field.name, strangers)
+    known = _fields(struct)
+    for name, (annotation, required) in known.items():
+        if name in values:
+            explain(annotation, values[name], (path, name), problems)
+        elif required:
+            strangers = (key for key in values if key not in known)
+            guess = nearest(name, islice(strangers, _COMPARED_KEYS))
             problems.add(
                 path,
-                f"'{field.name}' is missing",
+                f"'{name}' is missing",
                 f"Is {guess!r} a misspelling of it?"
                 if guess
                 else f"Add it: {_wanted(annotation)}.",
@@ -52,16 +60,18 @@ def explain_fields(
 
 def explain(annotation: Any, value: Any, path: Path, problems: Problems) -> None:
     """Add a problem for each part of a value that doesn't fit an annotation."""
-    if isinstance(value, Broken) or _fits(annotation, value):
+    if isinstance(value, Broken):
         return
-    if type(value) is list and _explain_items(annotation, value, path, problems):
-        return
-    if type(value) is dict and _explain_values(annotation, value, path, problems):
-        return
-    _add_mismatch(annotation, value, path, problems)
+    looked_into = (
+        type(value) is list and _explain_items(annotation, value, path, problems)
+    ) or (type(value) is dict and _explain_values(annotation, value, path, problems))
+    if not looked_into and not _fits(annotation, value):
+        _add_mismatch(annotation, value, path, problems)
 
 
 def _fits(annotation: Any, value: Any) -> bool:
+    if isinstance(value, Component):
+        return type(value) in members(annotation)
     try:
         msgspec.convert(value, annotation)
     except msgspec.ValidationError:
@@ -100,7 +110,8 @@ def _explain_values(
             and issubclass(one, Struct)
             and not issubclass(one, Component)
         ):
-            return explain_fields(one, value, path, problems)
+            explain_fields(one, value, path, problems)
+            return True
     return False
 
 

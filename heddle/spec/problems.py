@@ -68,6 +68,15 @@ class DocumentError(Fault):
         return "\n".join(lines)
 
 
+class Broken:
+    """Stands where a component would, had it no problems; ``values`` are its fields."""
+
+    __slots__ = ("values",)
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        self.values = values
+
+
 class TooManyProblems(Exception):
     """`MAX_PROBLEMS` were found. Never leaves this package."""
 
@@ -120,7 +129,8 @@ def shown(value: Any, limit: int = 60) -> str:
             return repr(value if len(value) <= limit else value[: limit - 1] + "…")
         case int() | float():
             # Writing out a number of many digits takes longer than anybody reads.
-            return repr(value) if abs(value) < 1e40 else "a very large number"
+            digits = isinstance(value, float) or abs(value) < 10**40
+            return repr(value) if digits else "a very large number"
         case list() | tuple():
             return "a list" if value else "an empty list"
         case dict():

@@ -29,10 +29,10 @@ from heddle.spec.checks import check_flow
 from heddle.spec.component import Component, PluginComponent, Property
 from heddle.spec.flows import Flow
 from heddle.spec.llms import LlmGenerationConfig
-from heddle.spec.mismatches import Broken, explain_fields
 from heddle.spec.problems import (
     MAX_PROBLEMS,
     SHOWN_PROBLEMS,
+    Broken,
     DocumentError,
     Path,
     Problem,
@@ -42,7 +42,9 @@ from heddle.spec.problems import (
     write_path,
 )
 from heddle.spec.properties import read_property
-from heddle.spec.syntax import MAX_NESTING, Format, parse
+from heddle.spec.source import MAX_NESTING, too_deep
+from heddle.spec.syntax import Format, parse
+from heddle.spec.types import check, is_plain
 from plugins_host import nearest, one_of
 
 _REF: Final = "$component_ref"
@@ -56,11 +58,17 @@ _LISTED_DEFINITIONS: Final = 30
 # A guess among these takes some ten milliseconds.
 _COMPARED_DEFINITIONS: Final = 2000
 
+_CIRCLE_SHOWN: Final = 8
+
 _REFERENCE_KEYS: Final = frozenset((_REF, _DEFINITIONS))
 
 
 class Document(Struct, frozen=True):
-    """A document that was read: its outermost component, and where everything stood."""
+    """A document that was read: its outermost component, and where everything stood.
+
+    ``version`` is the one that the document declares, or the newest. ``paths`` is for
+    `path_of`.
+    """
 
     root: Component
     version: str
@@ -81,7 +89,7 @@ def read_document(
     *,
     name: str = "document",
     format: Format | None = None,  # noqa: A002  the word users know
-    component_types: Mapping[str, type[PluginComponent]] | Collection[str] = (),
+    component_types: Collection[str] = (),
     refused: Mapping[str, str] | None = None,
     supplied: Mapping[str, Any] | None = None,
 ) -> Document:
@@ -91,8 +99,8 @@ def read_document(
         data: The bytes, JSON or YAML.
         name: What errors call the document; its extension tells the format.
         format: The format, whatever the name says.
-        component_types: Types that plugins provide, beside Agent Spec's own; with the
-            struct each is read into, or `PluginComponent`.
+        component_types: Types that plugins provide, beside Agent Spec's own. Each is read
+            into a `PluginComponent`.
         refused: Types that exist and that no document may name, with the reason.
         supplied: Values for references that the document itself doesn't define.
 
@@ -105,6 +113,8 @@ def read_document(
         document = reader.document(raw)
     except TooManyProblems:
         document = None
+    except RecursionError:
+        raise too_deep(name, "") from None
     if document is None:
         raise DocumentError(reader.problems.found, name=name, warnings=reader.warnings)
     return document
@@ -128,15 +138,11 @@ class _Reader:
 
     def __init__(
         self,
-        component_types: Mapping[str, type[PluginComponent]] | Collection[str],
+        component_types: Collection[str],
         refused: Mapping[str, str],
         supplied: Mapping[str, Any],
     ) -> None:
-        self.plugin_types: Mapping[str, type[PluginComponent]] = (
-            component_types
-            if isinstance(component_types, Mapping)
-            else dict.fromkeys(component_types, PluginComponent)
-        )
+        self.plugin_types = component_types
         self.refused = refused
         self.supplied = supplied
         self.problems = Problems()
@@ -162,9 +168,11 @@ class _Reader:
         version = self._version(raw.get(_VERSION))
         self.raw = raw = {key: value for key, value in raw.items() if key != _VERSION}
         root = self._root(raw)
-        for identity, definition in tuple(self.definitions.items()):
-            if not definition.read:
-                self._follow(definition, identity, None, 0)
+        while unread := [key for key, one in self.definitions.items() if not one.read]:
+            # Reading one may bring up others that it contains.
+            for identity in unread:
+                if not self.definitions[identity].read:
+                    self._follow(self.definitions[identity], identity, None, 0)
         self._report_dangling()
         for flow, path in self.flows:
             check_flow(flow, path, self.paths, self.problems)
@@ -214,6 +222,12 @@ class _Reader:
             )
         elif version < newest:
             self.declared = (declared, version)
+            if declared not in VERSIONS:
+                self._warn(
+                    path,
+                    f"there is no version {declared} of Agent Spec",
+                    f"Declare one of: {', '.join(VERSIONS)}.",
+                )
         return str(declared)
 
     # --- values ---------------------------------------------------------------------
@@ -263,7 +277,9 @@ class _Reader:
         if content is Content.OPAQUE:
             return value
         if type(value) is dict and _REF in value:
-            return self._reference(value, path, depth)
+            value = self._reference(value, path, depth)
+            if type(value) is not dict and type(value) is not list:
+                return value
         if content is Content.COMPONENTS:
             return self._read(value, path, depth)
         if content is Content.PROPERTIES:
@@ -292,6 +308,9 @@ class _Reader:
                     "Rename one.",
                 )
             read[one.title] = one
+            if one.has_default and is_plain(raw):
+                for _, mistake in check(one.default, raw):
+                    self._warn(((path, index), "default"), mistake)
         if len(self.problems) != before:
             return self._give_up()
         return list(read.values())
@@ -309,6 +328,8 @@ class _Reader:
         try:
             return msgspec.convert({**named, "extras": extras}, LlmGenerationConfig)
         except msgspec.ValidationError:
+            from heddle.spec.mismatches import explain_fields
+
             explain_fields(LlmGenerationConfig, named, path, self.problems)
             return self._give_up()
 
@@ -316,11 +337,7 @@ class _Reader:
 
     def _component(self, raw: dict[str, Any], path: Path, depth: int) -> Any:
         if depth > MAX_NESTING:
-            self.problems.add(
-                path,
-                f"components are nested more than {MAX_NESTING} levels deep",
-                "Let fewer flows contain one another.",
-            )
+            self._refuse_depth(path)
             return self._give_up(raw)
         if _DEFINITIONS in raw:
             self._define(raw[_DEFINITIONS], (path, _DEFINITIONS))
@@ -360,6 +377,8 @@ class _Reader:
         return broken
 
     def _explain(self, plan: Plan, values: dict[str, Any], path: Path, words: str) -> None:
+        from heddle.spec.mismatches import explain_fields
+
         found = explain_fields(plan.struct, values, path, self.problems)
         if not found and words:  # pragma: no cover  the two read the same annotations
             self.problems.add(path, words)
@@ -419,7 +438,7 @@ class _Reader:
     def _plugin_component(
         self, raw: dict[str, Any], name: str, path: Path, depth: int
     ) -> Any:
-        plan = plan_of(self.plugin_types[name])
+        plan = plan_of(PluginComponent)
         before = self.broken
         values: dict[str, Any] = {"type_name": name}
         free: dict[str, Any] = {}
@@ -475,13 +494,12 @@ class _Reader:
                 )
 
     def _unknown_keys(self, raw: dict[str, Any], plan: Plan, path: Path) -> None:
-        for key in raw.keys() - plan.known:
-            if key == _VERSION:
-                self.problems.add(
-                    (path, key),
-                    "a document declares its version once, on its outermost object",
-                    "Remove it here.",
-                )
+        if _VERSION in raw:
+            self._warn(
+                (path, _VERSION),
+                "a document declares its version on its outermost object, and this one is "
+                "ignored",
+            )
         self._warn_unknown([key for key in raw if key != _VERSION], plan.known, path)
 
     def _warn_unknown(
@@ -544,6 +562,13 @@ class _Reader:
             return definition.value
         return self._follow(definition, identity, (path, _REF), depth)
 
+    def _refuse_depth(self, path: Path) -> None:
+        self.problems.add(
+            path,
+            f"components are nested more than {MAX_NESTING} levels deep",
+            "Let fewer flows contain one another.",
+        )
+
     def _look_for(self, identity: str) -> _Definition | None:
         """A definition that no container of the reference holds."""
         if not self.scanned:
@@ -558,12 +583,17 @@ class _Reader:
     ) -> Any:
         """The value of a definition, read now if it wasn't yet."""
         if definition.open:
-            circle = self.following[self.following.index(identity) :]
+            circle = [*self.following[self.following.index(identity) :], identity]
+            if len(circle) > _CIRCLE_SHOWN:
+                circle[_CIRCLE_SHOWN // 2 : -_CIRCLE_SHOWN // 2] = ["…"]
             self.problems.add(
                 path,
-                "references lead in a circle: " + " → ".join([*circle, identity]),
+                "references lead in a circle: " + " → ".join(key[:40] for key in circle),
                 "A component can't contain itself.",
             )
+            return self._give_up()
+        if depth > MAX_NESTING:
+            self._refuse_depth(path)
             return self._give_up()
         definition.open = True
         self.following.append(identity)
@@ -595,7 +625,7 @@ class _Reader:
                 waiting += [
                     (inner, (path, key))
                     for key, inner in value.items()
-                    if type(inner) is dict or type(inner) is list
+                    if key != "metadata" and (type(inner) is dict or type(inner) is list)
                 ]
             else:
                 waiting += [

@@ -95,12 +95,18 @@ def is_subtype(source: Schema, destination: Schema) -> bool:
 
 
 class _Comparison:
+    """One question, with the answers to the parts of it that were found so far."""
+
     def __init__(self, source: Schema, destination: Schema) -> None:
         self.source_root = source
         self.destination_root = destination
-        # Pairs that are being compared: a recursive type is what it is if nothing in it
-        # says otherwise.
-        self.open: set[tuple[int, int]] = set()
+        # While a pair is being compared its answer is taken to be yes: a type that
+        # contains itself is a subtype if nothing else in it says otherwise.
+        self.answers: dict[tuple[int, int], bool] = {}
+        # The pairs answered with yes, in the order of their answers.
+        self.asked: list[tuple[int, int]] = []
+        # Schemas made on the way, kept so that their identities stay their own.
+        self.made: dict[int, tuple[Schema, list[Schema] | None]] = {}
 
     def holds(self, source: Schema, destination: Schema) -> bool:
         source = _resolve(source, self.source_root)
@@ -109,19 +115,31 @@ class _Comparison:
             # True takes and may give anything, False takes and gives nothing.
             return destination is not False or source is False
         pair = (id(source), id(destination))
-        if pair in self.open:
+        answer = self.answers.get(pair)
+        if answer is not None:
+            return answer
+        self.answers[pair] = True
+        begun = len(self.asked)
+        if self._holds(source, destination):
+            self.asked.append(pair)
             return True
-        self.open.add(pair)
-        try:
-            return self._holds(source, destination)
-        finally:
-            self.open.discard(pair)
+        # What was found meanwhile may rest on the assumption that turned out wrong.
+        for other in self.asked[begun:]:
+            del self.answers[other]
+        del self.asked[begun:]
+        self.answers[pair] = False
+        return False
+
+    def alternatives(self, schema: Schema) -> list[Schema] | None:
+        if id(schema) not in self.made:
+            self.made[id(schema)] = (schema, _alternatives(schema))
+        return self.made[id(schema)][1]
 
     def _holds(self, source: Any, destination: Any) -> bool:
-        choices = _alternatives(destination)
+        choices = self.alternatives(destination)
         if choices is None and "type" not in destination:
             return True
-        sources = _alternatives(source)
+        sources = self.alternatives(source)
         if sources is not None:
             return all(self.holds(one, destination) for one in sources)
         if choices is not None:
@@ -161,28 +179,49 @@ def convert(value: Any, destination: Schema) -> Any:
     Raises:
         TypeConversionError: There is no such conversion; ``path`` says where in the value.
     """
-    return _converted(value, destination, destination, "$")
+    if isinstance(destination, Mapping) and _CHOOSING.isdisjoint(destination):
+        kind = destination.get("type")
+        if kind is None:
+            return value
+        plain = _PLAIN_CONVERSIONS.get(kind) if type(kind) is str else None
+        if plain is not None:
+            return plain(value, "$")
+    try:
+        return _converted(value, destination, _Conversion(destination), "$")
+    except RecursionError:
+        raise TypeConversionError(value, "a type that contains itself", "$") from None
 
 
-def _converted(value: Any, schema: Schema, root: Schema, path: str) -> Any:
+class _Conversion:
+    """One conversion under way: the whole schema, and the choices being made in it."""
+
+    __slots__ = ("choosing", "root")
+
+    def __init__(self, root: Schema) -> None:
+        self.root = root
+        # By schema and value: a choice that comes up inside itself never ends.
+        self.choosing: set[tuple[int, int]] = set()
+
+
+def _converted(value: Any, schema: Schema, within: _Conversion, path: str) -> Any:
     if not isinstance(schema, Mapping):
         return value
     kind = schema.get("type")
     if type(kind) is not str or not _CHOOSING.isdisjoint(schema):
-        resolved = _resolve(schema, root)
-        choices = _alternatives(resolved)
+        schema = _resolve(schema, within.root)
+        choices = _alternatives(schema)
         if choices is not None:
-            return _as_choice(value, choices, root, path)
-        if not isinstance(resolved, Mapping) or type(resolved.get("type")) is not str:
+            return _as_choice(value, schema, choices, within, path)
+        if not isinstance(schema, Mapping) or type(schema.get("type")) is not str:
             return value
-        schema, kind = resolved, resolved["type"]
+        kind = schema["type"]
     plain = _PLAIN_CONVERSIONS.get(kind)
     if plain is not None:
         return plain(value, path)
     if kind == "array":
-        return _as_list(value, schema, root, path)
+        return _as_list(value, schema, within, path)
     if kind == "object":
-        return _as_object(value, schema, root, path)
+        return _as_object(value, schema, within, path)
     return value
 
 
@@ -232,19 +271,19 @@ _PLAIN_CONVERSIONS: Final[Mapping[str, Callable[[Any, str], Any]]] = {
 }
 
 
-def _as_list(value: Any, schema: Any, root: Schema, path: str) -> Any:
+def _as_list(value: Any, schema: Any, within: _Conversion, path: str) -> Any:
     if not isinstance(value, list | tuple):
         raise TypeConversionError(value, "a list", path)
     items = schema.get("items", True)
     if items is True:
         return value
     return [
-        _converted(item, items, root, f"{path}[{index}]")
+        _converted(item, items, within, f"{path}[{index}]")
         for index, item in enumerate(value)
     ]
 
 
-def _as_object(value: Any, schema: Any, root: Schema, path: str) -> Any:
+def _as_object(value: Any, schema: Any, within: _Conversion, path: str) -> Any:
     if not isinstance(value, Mapping):
         raise TypeConversionError(value, "an object", path)
     known = schema.get("properties")
@@ -253,20 +292,33 @@ def _as_object(value: Any, schema: Any, root: Schema, path: str) -> Any:
     if not known and rest is True:
         return value
     return {
-        name: _converted(inner, known.get(name, rest), root, f"{path}.{name}")
+        name: _converted(inner, known.get(name, rest), within, f"{path}.{name}")
         for name, inner in value.items()
     }
 
 
-def _as_choice(value: Any, choices: list[Schema], root: Schema, path: str) -> Any:
+def _as_choice(
+    value: Any, schema: Schema, choices: list[Schema], within: _Conversion, path: str
+) -> Any:
     """The alternative that the value is of as it stands; else the first it can become."""
+    choice = (id(schema), id(value))
+    if choice not in within.choosing:
+        within.choosing.add(choice)
+        try:
+            return _chosen(value, choices, within, path)
+        finally:
+            within.choosing.discard(choice)
+    raise TypeConversionError(value, "any of the types allowed here", path)
+
+
+def _chosen(value: Any, choices: list[Schema], within: _Conversion, path: str) -> Any:
     for schema in choices:
-        resolved = _resolve(schema, root)
-        if not _check_under(value, resolved, root):
-            return _converted(value, resolved, root, path)
+        resolved = _resolve(schema, within.root)
+        if not _check_under(value, resolved, within.root):
+            return _converted(value, resolved, within, path)
     for schema in choices:
         try:
-            return _converted(value, schema, root, path)
+            return _converted(value, schema, within, path)
         except TypeConversionError:
             continue
     raise TypeConversionError(value, "any of the types allowed here", path)
@@ -282,7 +334,7 @@ def check(value: Any, schema: Schema) -> Mistakes:
     here; anything that says more is left to ``jsonschema``, loaded when first needed.
     """
     found: Mistakes = []
-    if _is_plain(schema):
+    if is_plain(schema):
         _check_plain(value, schema, "$", found)
     else:
         found.extend(_check_fully(value, schema))
@@ -291,70 +343,94 @@ def check(value: Any, schema: Schema) -> Mistakes:
 
 def _check_under(value: Any, schema: Schema, root: Schema) -> Mistakes:
     """Check against a part of a schema, whose references lead into the whole."""
-    if not _is_plain(schema) and isinstance(schema, Mapping) and isinstance(root, Mapping):
+    if not is_plain(schema) and isinstance(schema, Mapping) and isinstance(root, Mapping):
         shared = {key: root[key] for key in ("$defs", "definitions") if key in root}
         schema = {**shared, **schema}
     return check(value, schema)
 
 
-_NOTES: Final = frozenset(
+# What a schema can ask beyond what `_check_plain` looks at. Any other word is a note.
+_BEYOND_PLAIN: Final = frozenset(
     (
-        "title",
-        "description",
-        "default",
-        "examples",
-        "format",
-        "deprecated",
-        "readOnly",
-        "writeOnly",
-        "$comment",
-        "$schema",
-        "$id",
-        "$defs",
-        "definitions",
+        "$anchor",
+        "$dynamicRef",
+        "$recursiveRef",
+        "$ref",
+        "additionalItems",
+        "allOf",
+        "const",
+        "contains",
+        "dependencies",
+        "dependentRequired",
+        "dependentSchemas",
+        "else",
+        "exclusiveMaximum",
+        "exclusiveMinimum",
+        "if",
+        "maxContains",
+        "maxItems",
+        "maxLength",
+        "maxProperties",
+        "maximum",
+        "minContains",
+        "minItems",
+        "minLength",
+        "minProperties",
+        "minimum",
+        "multipleOf",
+        "not",
+        "oneOf",
+        "pattern",
+        "patternProperties",
+        "prefixItems",
+        "propertyNames",
+        "then",
+        "unevaluatedItems",
+        "unevaluatedProperties",
+        "uniqueItems",
     )
 )
-_PLAIN: Final = frozenset(
-    ("type", "items", "properties", "required", "additionalProperties", "anyOf", "enum")
-)
 
 
-def _is_plain(schema: Any) -> bool:
-    """Whether `_check_plain` knows all that a schema says."""
+def is_plain(schema: Any) -> bool:
+    """Whether `check` answers by itself, without loading ``jsonschema``."""
     if isinstance(schema, bool):
         return True
     if not isinstance(schema, Mapping):
         return False
-    for key, value in schema.items():
-        match key:
-            case "type":
-                names = value if isinstance(value, list) else [value]
-                if not all(isinstance(name, str) and name in _IS for name in names):
-                    return False
-            case "items" | "additionalProperties":
-                if not _is_plain(value):
-                    return False
-            case "properties":
-                if not isinstance(value, Mapping) or not all(
-                    map(_is_plain, value.values())
-                ):
-                    return False
-            case "anyOf":
-                if (
-                    not isinstance(value, list)
-                    or not value
-                    or not all(map(_is_plain, value))
-                ):
-                    return False
-            case "required" | "enum":
-                if not isinstance(value, list) or not all(
-                    isinstance(one, str) for one in value
-                ):
-                    return False
-            case _:
-                if key not in _NOTES:
-                    return False
-    return True
+    if not _BEYOND_PLAIN.isdisjoint(schema):
+        return False
+    return all(
+        _is_plain_keyword(schema[keyword], keyword)
+        for keyword in _PLAIN
+        if keyword in schema
+    )
+
+
+_PLAIN: Final = (
+    "type",
+    "items",
+    "properties",
+    "required",
+    "additionalProperties",
+    "anyOf",
+    "enum",
+)
+
+
+def _is_plain_keyword(value: Any, keyword: str) -> bool:
+    match keyword:
+        case "type":
+            names = value if isinstance(value, list) else [value]
+            return all(isinstance(name, str) and name in _IS for name in names)
+        case "items" | "additionalProperties":
+            return is_plain(value)
+        case "properties":
+            return isinstance(value, Mapping) and all(map(is_plain, value.values()))
+        case "anyOf":
+            return isinstance(value, list) and bool(value) and all(map(is_plain, value))
+        case _:
+            return isinstance(value, list) and all(isinstance(one, str) for one in value)
 
 
 def _is_integer(value: Any) -> bool:

@@ -1,0 +1,161 @@
+"""JSON in, plain data out.
+
+msgspec reads it. What it refuses, or lets pass and we don't, is looked at again by the
+standard library's reader, which is slower and says more.
+"""
+
+import re
+from collections import Counter
+from typing import Any, NoReturn
+
+import msgspec
+
+from heddle.spec.problems import (
+    MAX_PROBLEMS,
+    DocumentError,
+    Path,
+    Problem,
+    shown,
+    write_path,
+)
+from heddle.spec.source import (
+    MAX_DIGITS,
+    MAX_NESTING,
+    position,
+    refusal,
+    text_of,
+    too_deep,
+)
+
+
+def parse_json(data: bytes, name: str) -> Any:
+    """Read JSON.
+
+    Raises:
+        DocumentError: It is malformed, repeats a key, or nests too deep.
+    """
+    try:
+        document = msgspec.json.decode(data)
+        # Of repeated keys the decoder keeps the last. Encoding again costs little, and
+        # every key that was lost took its colon along.
+        colons = msgspec.json.encode(document).count(b":")
+    except RecursionError:
+        raise too_deep(name, _deepest(text_of(data, name))) from None
+    except msgspec.DecodeError as error:
+        _explain_json(data, name, error)
+    if data.count(b":") != colons or b"\\u003" in data:
+        _refuse_repeated_keys(data, name)
+    if data.count(b"[") + data.count(b"{") > MAX_NESTING and _nests_too_deep(document):
+        raise too_deep(name, _deepest(text_of(data, name)))
+    return document
+
+
+def _nests_too_deep(document: Any) -> bool:
+    """Whether brackets nest deeper than they may, found one level after the other."""
+    level = [document] if type(document) is dict or type(document) is list else []
+    for _ in range(MAX_NESTING):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if type(outer) is dict else outer)
+            if type(inner) is dict or type(inner) is list
+        ]
+        if not level:
+            return False
+    return True
+
+
+def _deepest(text: str) -> str:
+    """Where brackets first nest deeper than they may."""
+    depth = 0
+    for token in re.finditer(r'"(?:[^"\\]|\\.)*+"|[\[{]|[\]}]', text, re.DOTALL):
+        match token[0][0]:
+            case "[" | "{":
+                depth += 1
+                if depth > MAX_NESTING:
+                    return position(text, token.start())
+            case "]" | "}":
+                depth -= 1
+    return ""  # pragma: no cover  only asked when there is such a place
+
+
+def _explain_json(data: bytes, name: str, error: msgspec.DecodeError) -> NoReturn:
+    """Raise what the standard library's reader has to say: it knows the line, and says
+    what it expected there. What it would let pass is told in the decoder's words."""
+    import json
+
+    text = text_of(data, name)
+    if not text.strip():
+        raise refusal(name, "this document is empty") from error
+
+    def constant(word: str) -> NoReturn:
+        raise refusal(name, f"{word} is not a number in JSON") from error
+
+    def number(digits: str) -> float:
+        value = float(digits)
+        if value in (float("inf"), float("-inf")):
+            raise refusal(name, f"the number {shown(digits)} is out of range") from error
+        return value
+
+    def integer(digits: str) -> int:
+        if len(digits.lstrip("-")) > MAX_DIGITS:
+            raise refusal(
+                name, f"an integer of {len(digits)} digits is out of range"
+            ) from error
+        return int(digits)
+
+    try:
+        json.loads(text, parse_constant=constant, parse_float=number, parse_int=integer)
+    except json.JSONDecodeError as better:
+        what = better.msg[0].lower() + better.msg[1:]
+        raise refusal(
+            name, f"malformed JSON: {what}", where=position(text, better.pos)
+        ) from error
+    except RecursionError:
+        raise too_deep(name, _deepest(text)) from None
+    byte = re.search(r"\(byte (\d+)\)", str(error))
+    where = (
+        position(text, len(data[: int(byte[1])].decode(errors="ignore"))) if byte else ""
+    )
+    what = re.sub(r" \(byte \d+\)", "", str(error)).removeprefix("JSON is malformed: ")
+    raise refusal(name, f"malformed JSON: {what}", where=where) from error
+
+
+class _Object(dict[str, Any]):
+    """An object whose keys in the text were ``written``, some more than once."""
+
+    written: tuple[str, ...] = ()
+
+
+def _refuse_repeated_keys(data: bytes, name: str) -> None:
+    import json
+
+    def read(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        read = _Object(pairs)
+        if len(read) != len(pairs):
+            read.written = tuple(key for key, _ in pairs)
+        return read
+
+    problems: list[Problem] = []
+    waiting: list[tuple[Any, Path]] = [(json.loads(data, object_pairs_hook=read), None)]
+    while waiting:
+        value, path = waiting.pop()
+        if len(problems) >= MAX_PROBLEMS:
+            break
+        if isinstance(value, _Object):
+            problems += [
+                Problem(
+                    write_path((path, key)),
+                    f"the key {shown(key)} is written {times} times in one object",
+                    "Keep one of them.",
+                )
+                for key, times in Counter(value.written).items()
+                if times > 1
+            ]
+            waiting += [(inner, (path, key)) for key, inner in reversed(value.items())]
+        elif isinstance(value, list):
+            waiting += [
+                (value[index], (path, index)) for index in reversed(range(len(value)))
+            ]
+    if problems:
+        raise DocumentError(problems[:MAX_PROBLEMS], name=name)
