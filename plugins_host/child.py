@@ -27,10 +27,25 @@ class SpawnError(Exception):
 class Child(Protocol):
     """A process as its channel uses it; tests make theirs of code."""
 
-    pid: int
-    outlet: Outlet
-    inlet: Inlet
-    errors: Inlet
+    @property
+    def pid(self) -> int:
+        """The number of the process and of its group."""
+        ...
+
+    @property
+    def outlet(self) -> Outlet:
+        """Its stdin."""
+        ...
+
+    @property
+    def inlet(self) -> Inlet:
+        """Its stdout."""
+        ...
+
+    @property
+    def errors(self) -> Inlet:
+        """Its stderr."""
+        ...
 
     async def wait(self) -> int:
         """Wait for its end; its exit status, below 0 for a signal."""
