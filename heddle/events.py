@@ -117,6 +117,18 @@ class PluginLogged(RunEvent, frozen=True, tag="plugin_log"):
     message: str
 
 
+class PluginEmitted(Struct, frozen=True, rename="camel"):
+    """What a plugin published with ``emitEvent``.
+
+    Its type on the wire is ``plugin:<component type>:<name>``, so no tag can stand for it.
+    """
+
+    type: str
+    node_name: str
+    node_type: str
+    data: Any = None
+
+
 class FlowCompleted(RunEvent, frozen=True, tag="flow_complete"):
     """The last event of a run that ended well; ``state`` is its result.
 
@@ -139,5 +151,6 @@ Event: TypeAlias = (
     | ToolReturned
     | Warned
     | PluginLogged
+    | PluginEmitted
     | FlowCompleted
 )

@@ -1,7 +1,8 @@
 """From a file and options to a run: what the command line and the server both call.
 
-    prepared = load("flow.json")       reads, checks, compiles; starts nothing
-    state = await run(prepared, RunOptions(inputs={"x": 1}), report=print)
+    installed = install(options)                       plugins; starts nothing
+    prepared = load("flow.json", installed=installed)  the document; starts nothing
+    state = await run(prepared, options, report=print, installed=installed)
 
 Documents are compiled once: plans are kept by a digest of their bytes, bounded, and
 shared by all runs of the same document.
@@ -16,14 +17,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
+from heddle import installation
 from heddle.engine.plan import Plan, make_plan
 from heddle.engine.walk import Limits
 from heddle.events import Event
+from heddle.installation import NOTHING, Installed
 from heddle.spec import MAX_DOCUMENT, Format, Problem, read_document
 from plugins_host import Fault
 
 if TYPE_CHECKING:
     from heddle.tools import Tools
+    from plugins_host.channel import PluginLine, PluginLog
 
 MAX_PLANS: Final = 256
 """Compiled flows that are kept. A plan is some 20 times its document; a server with more
@@ -78,6 +82,7 @@ class RunOptions(Struct, frozen=True):
     stream: bool = True
     plugins: tuple[str, ...] = ()
     plugin_config: tuple[str, ...] = ()
+    plugin_env: tuple[str, ...] = ()
 
     @property
     def limits(self) -> Limits:
@@ -95,7 +100,7 @@ class Plans:
     def get(self, data: bytes, key: str, compile_it: Callable[[], Prepared]) -> Prepared:
         if len(data) > MAX_KEPT_DOCUMENT:
             return compile_it()
-        digest = blake2b(data, key=key.encode()[:64], digest_size=20).digest()
+        digest = blake2b(key.encode() + data, digest_size=20).digest()
         found = self._kept.get(digest)
         if found is None:
             found = compile_it()
@@ -110,27 +115,40 @@ class Plans:
 _PLANS: Final = Plans(MAX_PLANS)
 
 
-def prepare(data: bytes, *, name: str, format: Format | None = None) -> Prepared:  # noqa: A002
+def prepare(
+    data: bytes,
+    *,
+    name: str,
+    format: Format | None = None,  # noqa: A002  the word users know
+    installed: Installed = NOTHING,
+) -> Prepared:
     """Read, check and compile a document's bytes, or take the plan that is kept of them.
 
     Args:
         data: The document.
         name: What errors call it, a file name mostly.
         format: "json" or "yaml"; None to go by the name, then by the look of it.
+        installed: What is installed beside it, which it may not name.
 
     Raises:
         DocumentError: With every problem of the document.
     """
 
     def compile_it() -> Prepared:
-        document = read_document(data, name=name, format=format)
+        document = read_document(data, name=name, format=format, refused=installed.refused)
         plan = make_plan(document, name=name)
         return Prepared(name, plan, (*document.warnings, *plan.graph.warnings))
 
-    return _PLANS.get(data, f"{format}:{name}", compile_it)
+    refused = ",".join(sorted(installed.refused))
+    return _PLANS.get(data, f"{format}\0{refused}\0{name}\0", compile_it)
 
 
-def load(path: str, *, format: Format | None = None) -> Prepared:  # noqa: A002
+def load(
+    path: str,
+    *,
+    format: Format | None = None,  # noqa: A002  the word users know
+    installed: Installed = NOTHING,
+) -> Prepared:
     """Prepare the document in a file.
 
     Raises:
@@ -154,11 +172,27 @@ def load(path: str, *, format: Format | None = None) -> Prepared:  # noqa: A002
             where=path,
             fix="Check that it is the document you mean.",
         )
-    return prepare(data, name=path, format=format)
+    return prepare(data, name=path, format=format, installed=installed)
+
+
+def install(options: RunOptions) -> Installed:
+    """Read the plugins that the options name and check their settings; starts nothing.
+
+    Raises:
+        Fault: What stands against installing them.
+    """
+    return installation.install(
+        options.plugins, options.plugin_config, variables=options.plugin_env
+    )
 
 
 async def run(
-    prepared: Prepared, options: RunOptions, report: Callable[[Event], None]
+    prepared: Prepared,
+    options: RunOptions,
+    report: Callable[[Event], None],
+    *,
+    installed: Installed | None = None,
+    plugin_log: "PluginLog | None" = None,
 ) -> dict[str, Any]:
     """Run a document once, with everything that it needs started and ended around it.
 
@@ -166,6 +200,8 @@ async def run(
         prepared: From `load` or `prepare`.
         options: Inputs, tools and limits.
         report: Called with each event, in order; must not block.
+        installed: From `install`; None to install what the options name.
+        plugin_log: Told what plugins print; None to send it to Python's logging.
 
     Returns:
         The flow's result.
@@ -179,14 +215,24 @@ async def run(
     from heddle.services import open_services
 
     tools = _tools(prepared.plan, options)
-    async with open_services(tools, os.environ) as (models, tool_service):
-        services = Services(
-            models=models,
-            tools=tool_service,
-            report=report,
-            stream=options.stream,
-        )
+    installed = install(options) if installed is None else installed
+    async with (
+        installation.policies_of(
+            installed, log=plugin_log or log_plugin_line, patience=options.plugin_timeout
+        ) as policies,
+        open_services(tools, os.environ) as (models, tool_service),
+    ):
+        services = Services(models, tool_service, report, options.stream, policies)
         return await Run(prepared.plan, services, options.limits).execute(options.inputs)
+
+
+def log_plugin_line(line: "PluginLine") -> None:
+    """Send what a plugin printed to Python's logging, under the plugin's name."""
+    import logging
+
+    logging.getLogger(f"heddle.plugin.{line.plugin}").warning(
+        "%s: %s", line.source, line.text
+    )
 
 
 def _tools(plan: Plan, options: RunOptions) -> "Tools | None":

@@ -157,17 +157,23 @@ class Proceeded(Struct, frozen=True):
 
 
 class Replaced(Struct, frozen=True):
-    """``by`` supplied the result. At `modelCall` the value is a `ModelResponse`."""
+    """``by`` supplied the result. At `modelCall` the value is a `ModelResponse`.
+
+    ``input`` is what it decided about, as modified by those asked before it; of a before
+    half only.
+    """
 
     value: Payload
     by: str
+    input: Payload = EMPTY
 
 
 class Rejected(Struct, frozen=True):
-    """``by`` forbids it."""
+    """``by`` forbids it. ``input`` is what it decided about, as modified before it."""
 
     reason: str
     by: str
+    input: Payload = EMPTY
 
 
 class Passed(Struct, frozen=True):
@@ -580,10 +586,10 @@ def _weigh_before(walk: _Walk, link: Link, verdict: Verdict) -> Replaced | Rejec
         case Replace(value=value):
             value = walk.replacement(link, value)
             walk.warn_replaced(link)
-            return Replaced(value, named(link))
+            return Replaced(value, named(link), walk.given)
         case Reject(reason=reason):
             walk.warn_refused(link, reason)
-            return Rejected(reason, named(link))
+            return Rejected(reason, named(link), walk.given)
         case Pass() | Retry() | Fail():  # pragma: no cover  none is admitted here
             raise AssertionError(verdict)
         case _:

@@ -1,5 +1,7 @@
 """What can end a run, each with the fields that a program would ask for."""
 
+from typing import Final, Self
+
 from heddle.events import ErrorInfo
 from plugins_host.faults import Fault
 
@@ -50,6 +52,22 @@ class NoWayOn(RunFailed):
     """A settled node has no edge to leave by."""
 
 
+NOT_THE_FLOW: Final = "The flow is not at fault: this policy is installed beside it."
+
+
+class RefusedByPolicy(RunFailed):
+    """A policy ended the run, with ``reason``; ``by`` names it and its plugin."""
+
+    def __init__(self, *, by: str, did: str, reason: str, where: str) -> None:
+        super().__init__(f"{by} {did}: {reason}", where=where, fix=NOT_THE_FLOW)
+        self.by = by
+        self.reason = reason
+
+
+class PolicyFailed(RunFailed):
+    """A policy did not do its part, which ends the run. The failure is chained."""
+
+
 class NodeFault(Fault):
     """A node could not do its work; the walk adds which node it was."""
 
@@ -66,12 +84,28 @@ class OutputMismatch(NodeFault):
     """What a node produced is not what its outputs declare."""
 
 
+class StoppedByPolicy(NodeFault):
+    """A policy does not let a model call or a round of an agent go on: the node fails."""
+
+    def __init__(self, *, by: str, did: str, reason: str) -> None:
+        super().__init__(f"{by} {did}: {reason}", fix=NOT_THE_FLOW)
+        self.by = by
+        self.reason = reason
+
+
 class AgentStopped(NodeFault):
     """An agent used up its rounds without an answer."""
 
 
 class EngineFault(NodeFault):
     """Something in heddle broke: a bug of ours, told as one."""
+
+    @classmethod
+    def of(cls, cause: Exception) -> Self:
+        """The fault with its cause chained, where it is returned and not raised."""
+        told = cls(cause)
+        told.__cause__ = cause
+        return told
 
     def __init__(self, cause: Exception) -> None:
         super().__init__(

@@ -1,11 +1,24 @@
-"""One model call: the request put together and sent, its text streamed to readers."""
+"""One model call: put together, shown to policies, sent, streamed, made again if they say.
 
-from typing import Any
+modelCall.before once ──▶ attempt 1 ──▶ modelCall.after ──retry──▶ attempt 2 …
+                  └──replace──▶ the answer; nothing is sent, nothing comes after
+"""
 
+from typing import TYPE_CHECKING, Any, Final
+
+from heddle.engine.decisions import Substitute
+from heddle.engine.faults import EngineFault
 from heddle.engine.work import NodeContext
-from heddle.events import TokenDelta
+from heddle.events import TokenDelta, TokensDiscarded
 from heddle.spec import Component
 from plugins_host.conversation import Message, ModelRequest, ModelResponse, ToolDefinition
+from plugins_host.faults import Fault
+
+if TYPE_CHECKING:
+    from heddle.engine.gate import Gate
+
+MAX_ATTEMPTS: Final = 3
+"""Requests for one model call. A ceiling that a policy could raise would be none."""
 
 
 async def call_model(
@@ -16,7 +29,7 @@ async def call_model(
     tools: tuple[ToolDefinition, ...] = (),
     schema: dict[str, Any] | None = None,
 ) -> ModelResponse:
-    """Ask the model once on behalf of a node.
+    """Ask the model on behalf of a node.
 
     Args:
         context: The execution that asks.
@@ -24,22 +37,96 @@ async def call_model(
         messages: The whole conversation.
         tools: What the model may ask for.
         schema: The JSON Schema of the object to answer with; None for text.
+
+    Raises:
+        Fault: There is no answer; a `ModelError` when the provider is why.
+        StoppedByPolicy: A policy does not let it be made, or does not accept it.
     """
-    services = context.services
     request = ModelRequest(
         model=getattr(llm, "model_id", ""),
         messages=messages,
         tools=tools,
         response_format=None if schema is None else "json",
         response_schema=schema,
-        **services.models.defaults(llm),
+        **context.services.models.defaults(llm),
     )
+    text = _Text(context)
+    gate = context.run.gate
+    if gate is not None and gate.asked.model_before:
+        decided = await gate.model_before(context, request, MAX_ATTEMPTS)
+        if isinstance(decided, Substitute):
+            return text.instead(decided.value)
+        request = decided
+    if gate is None or not gate.asked.model_after:
+        response = await _attempt(context, llm, request, text)
+        if isinstance(response, Fault):
+            raise response
+        return response
+    return await _attempts(context, gate, llm, request, text)
 
-    def on_text(piece: str) -> None:
-        context.report(TokenDelta(context.name, piece))
 
-    response = await services.models.chat(
-        llm, request, on_text=on_text if services.stream else None
-    )
+async def _attempts(
+    context: NodeContext, gate: "Gate", llm: Component, request: ModelRequest, text: "_Text"
+) -> ModelResponse:
+    """Send the request until an outcome stands; the last attempt's always does."""
+    for attempt in range(1, MAX_ATTEMPTS + 1):
+        outcome = await _attempt(context, llm, request, text)
+        decided = await gate.model_after(context, outcome, attempt, MAX_ATTEMPTS)
+        if decided is None:
+            if isinstance(outcome, Fault):
+                raise outcome
+            return outcome
+        text.discard()
+        if isinstance(decided, Substitute):
+            return text.instead(decided.value)
+        await _wait(decided.delay)
+    raise AssertionError("the chain grants no retry of the last attempt")
+
+
+async def _attempt(
+    context: NodeContext, llm: Component, request: ModelRequest, text: "_Text"
+) -> ModelResponse | Fault:
+    """Send the request once; what came of it, with its tokens counted."""
+    try:
+        response = await context.services.models.chat(
+            llm, request, on_text=text.add if context.services.stream else None
+        )
+    except Fault as fault:
+        return fault
+    except Exception as bug:  # noqa: BLE001  told as one, to policies too
+        return EngineFault.of(bug)
     context.spend(response.usage)
     return response
+
+
+async def _wait(seconds: float) -> None:
+    import trio
+
+    await trio.sleep(seconds)
+
+
+class _Text:
+    """The text of one model call as stream readers see it."""
+
+    __slots__ = ("_characters", "_context")
+
+    def __init__(self, context: NodeContext) -> None:
+        self._context = context
+        self._characters = 0
+
+    def add(self, piece: str) -> None:
+        """Show a piece as it arrives."""
+        self._characters += len(piece)
+        self._context.report(TokenDelta(self._context.name, piece))
+
+    def discard(self) -> None:
+        """Have readers take away what they were shown of this call, if anything."""
+        if self._characters:
+            self._context.report(TokensDiscarded(self._context.name, self._characters))
+            self._characters = 0
+
+    def instead(self, response: ModelResponse) -> ModelResponse:
+        """An answer that no model gave, shown as if one had."""
+        if self._context.services.stream and response.content:
+            self.add(response.content)
+        return response

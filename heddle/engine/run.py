@@ -6,19 +6,39 @@ error, the time-out or a cancellation, nothing of the run is still going on.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import trio
 
+from heddle.engine.decisions import Again, Substitute
 from heddle.engine.faults import EngineFault, NodeFailed, RunFailed, RunTimedOut, describe
 from heddle.engine.graph import GraphNode
 from heddle.engine.plan import Plan
 from heddle.engine.state import Ran, State, declared_outputs, node_input, start_state
-from heddle.engine.walk import Finish, Limits, Visit, next_step, spend_execution
+from heddle.engine.walk import (
+    Finish,
+    Limits,
+    RetryRefused,
+    Visit,
+    next_step,
+    retry,
+    spend_execution,
+)
 from heddle.engine.work import NodeContext, Pure, Result, RunContext, Services
 from heddle.events import FlowCompleted, FlowStarted, NodeCompleted, NodeStarted, Warned
 from heddle.events import NodeFailed as NodeFailedEvent
 from plugins_host.faults import Fault
+
+if TYPE_CHECKING:
+    from heddle.engine.gate import Gate
+
+
+class _Settled(NamedTuple):
+    """What an execution came to. ``replaced_by`` is the policy that supplied it."""
+
+    output: State
+    branch: str | None = None
+    replaced_by: str | None = None
 
 
 class Run:
@@ -29,7 +49,7 @@ class Run:
 
     def __init__(self, plan: Plan, services: Services, limits: Limits) -> None:
         self._plan = plan
-        self._context = RunContext(services)
+        self._context = RunContext(services, _gate(services, limits))
         self._report = services.report
         self._limits = limits
         self._state: State = {}
@@ -60,41 +80,105 @@ class Run:
 
     async def _walk(self) -> State:
         nodes = self._plan.graph.nodes
-        visit = Visit(self._plan.graph.start)
+        number = self._plan.graph.start
         while True:
-            node = nodes[visit.node]
+            node = nodes[number]
             self.at = node
-            self._spent = spend_execution(self._spent, node, self._limits)
-            result = await self._execution(node, visit)
-            self._ran.record(node.index, result.output)
-            self._state.update(result.output)
-            step = next_step(node, result.branch, None)
+            settled = await self._arrival(node)
+            self._ran.record(node.index, settled.output)
+            self._state.update(settled.output)
+            step = next_step(node, settled.branch, settled.replaced_by)
             if isinstance(step, Finish):
-                return self._result(node, result)
-            visit = step
+                return self._result(node, settled.output)
+            number = step.node
 
-    async def _execution(self, node: GraphNode, visit: Visit) -> Result:
-        """One attempt at a node, with its events around it."""
-        report = self._report
-        context = NodeContext(node, visit.attempt, self._context)
+    async def _arrival(self, node: GraphNode) -> "_Settled":
+        """Execute a node until an execution settles; policies may have it tried again."""
+        visit = Visit(node.index)
+        while True:
+            self._spent = spend_execution(self._spent, node, self._limits)
+            context = NodeContext(node, visit.attempt, self._context)
+            outcome = await self._execution(context, visit)
+            if isinstance(outcome, Again):
+                if outcome.delay:
+                    await trio.sleep(outcome.delay)
+                visit = Visit(node.index, visit.attempt + 1)
+                continue
+            output = outcome.output
+            self._report(
+                NodeCompleted(node.name, node.type, output, visit.attempt, context.usage)
+            )
+            return outcome
+
+    async def _execution(self, context: NodeContext, visit: Visit) -> "_Settled | Again":
+        """One attempt, from ``node.before`` to ``node.after``.
+
+        Raises:
+            RunFailed: The node failed and its error stands, or a policy ended the run.
+        """
+        settled = await self._begin_and_work(context)
+        gate = self._context.gate
+        if isinstance(settled, Fault):
+            self._report_failure(context, settled)
+            if gate is not None and gate.asked.node_error:
+                refused = retry(visit, self._spent, self._limits)
+                reason = refused.reason if isinstance(refused, RetryRefused) else None
+                decided = await gate.node_error(context, settled, reason)
+                if isinstance(decided, Again):
+                    return decided
+                if isinstance(decided, Substitute):
+                    settled = _Settled(decided.value, None, decided.by)
+        if gate is not None and gate.asked.node_after:
+            settled = await self._after(gate, context, settled)
+        if isinstance(settled, Fault):
+            raise NodeFailed(settled, node_name=context.name, node_type=context.type) from (
+                settled
+            )
+        return settled
+
+    async def _begin_and_work(self, context: NodeContext) -> "_Settled | Fault":
+        """``node.before``, the event that the node starts, and its work."""
+        node, gate = context.node, self._context.gate
+        fault: Fault | None = None
+        substitute: Substitute | None = None
         try:
             given = node_input(node, self._state, self._ran)
-        except Fault as fault:
-            report(NodeStarted(node.name, node.type, dict(self._state), visit.attempt))
-            raise self._failed(node, visit, fault) from fault
-        report(NodeStarted(node.name, node.type, given, visit.attempt))
+        except Fault as unfed:
+            given, fault = dict(self._state), unfed
+        if fault is None and gate is not None and gate.asked.node_before:
+            decided = await gate.node_before(context, given)
+            if isinstance(decided, Substitute):
+                substitute = decided
+            else:
+                given = decided
+        self._report(NodeStarted(node.name, node.type, given, context.attempt))
+        if fault is not None:
+            return fault
+        if substitute is not None:
+            return _Settled(substitute.value, None, substitute.by)
         try:
             result = await self._work(context, given)
-        except RunFailed:
+        except RunFailed as end:
+            self._report_failure(context, end)
             raise
-        except Fault as fault:
-            raise self._failed(node, visit, fault) from fault
-        except Exception as bug:
-            raise self._failed(node, visit, EngineFault(bug)) from bug
-        report(
-            NodeCompleted(node.name, node.type, result.output, visit.attempt, context.usage)
-        )
-        return result
+        except Fault as failed:
+            return failed
+        except Exception as bug:  # noqa: BLE001  told as one, and ends this run alone
+            return EngineFault.of(bug)
+        return _Settled(result.output, result.branch)
+
+    async def _after(
+        self, gate: "Gate", context: NodeContext, settled: "_Settled | Fault"
+    ) -> "_Settled | Fault":
+        """``node.after``: once for each settled execution."""
+        result = settled if isinstance(settled, Fault) else settled.output
+        try:
+            decided = await gate.node_after(context, result)
+        except RunFailed as end:
+            if not isinstance(settled, Fault):
+                self._report_failure(context, end)
+            raise
+        return settled if decided is None else _Settled(decided.value, None, decided.by)
 
     async def _work(self, context: NodeContext, given: State) -> Result:
         """What the node does, in this run's own task: see docs/design.md, "Tasks"."""
@@ -105,17 +189,27 @@ class Run:
             return work.step(given)
         return await work.execute(given, context)
 
-    def _failed(self, node: GraphNode, visit: Visit, fault: Fault) -> NodeFailed:
-        self._report(NodeFailedEvent(node.name, node.type, describe(fault), visit.attempt))
-        return NodeFailed(fault, node_name=node.name, node_type=node.type)
+    def _report_failure(self, context: NodeContext, fault: Fault) -> None:
+        self._report(
+            NodeFailedEvent(context.name, context.type, describe(fault), context.attempt)
+        )
 
-    def _result(self, end: GraphNode, result: Result) -> State:
+    def _result(self, end: GraphNode, output: State) -> State:
         """The flow's declared outputs; without any, what the EndNode put out."""
         declared = self._plan.graph.outputs
         if not declared:
-            return result.output
-        found = result.output if end.shape.inputs else {**self._state, **result.output}
+            return output
+        found = output if end.shape.inputs else {**self._state, **output}
         try:
             return declared_outputs(declared, found, of="the flow")
         except Fault as fault:
             raise NodeFailed(fault, node_name=end.name, node_type=end.type) from fault
+
+
+def _gate(services: Services, limits: Limits) -> "Gate | None":
+    """Where this run's nodes ask the policies; None when none are installed."""
+    if services.policies is None:
+        return None
+    from heddle.engine.gate import Gate
+
+    return Gate(services.policies, max_node_attempts=limits.max_node_attempts)

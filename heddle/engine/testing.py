@@ -6,13 +6,21 @@ result, events = await run_document(flow_bytes, {"x": 1}, tools={"double": doubl
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Self
 
+import msgspec
+
+from heddle.engine.gate import Policies, asked_by
 from heddle.engine.plan import make_plan
 from heddle.engine.run import Run
 from heddle.engine.walk import Limits
 from heddle.engine.work import Services
 from heddle.events import Event
 from heddle.spec import Component, read_document
+from plugins_host.chain import Chain, Link
 from plugins_host.conversation import ModelRequest, ModelResponse
+from plugins_host.handlers import HandlerTable
+from plugins_host.inprocess import InProcessPlugin
+from plugins_host.program import CAPABILITIES
+from plugins_host.seams import Half, Seam
 
 Answer = ModelResponse | str | Exception
 ToolFunction = Callable[..., Mapping[str, Any] | Awaitable[Mapping[str, Any]]]
@@ -105,6 +113,7 @@ async def run_document(
     tools: Mapping[str, ToolFunction] | FakeTools | None = None,
     limits: Limits | None = None,
     stream: bool = False,
+    installed: Policies | None = None,
     events: list[Event] | None = None,
 ) -> tuple[dict[str, Any], list[Event]]:
     """Read, compile and run a document; its result and its events.
@@ -117,6 +126,43 @@ async def run_document(
         tools=tools if isinstance(tools, FakeTools) else FakeTools(tools or {}),
         report=seen.append,
         stream=stream,
+        policies=installed,
     )
     run = Run(make_plan(read_document(data)), services, limits or Limits())
     return await run.execute(inputs or {}), seen
+
+
+def policies(
+    *middleware: tuple[str, Mapping[str, Mapping[str, Any]]],
+    settings: Mapping[str, Any] | None = None,
+    patience: float = 30.0,
+) -> Policies:
+    """Policies made of functions, asked in this order, each in a plugin of its own name.
+
+        policies(("Gate", {"toolCall": {"before": lambda event, ctx: …}}))
+
+    Args:
+        middleware: Names, and handlers by seam and half.
+        settings: Settings by name.
+        patience: Seconds that one question may take.
+    """
+    links = [
+        Link(
+            name,
+            f"{name.lower()}-plugin",
+            msgspec.json.encode((settings or {}).get(name, {})),
+            {
+                Seam(seam): frozenset(Half(half) for half in halves)
+                for seam, halves in seams.items()
+            },
+            InProcessPlugin(
+                f"{name.lower()}-plugin",
+                HandlerTable({name: seams}),
+                capabilities=frozenset(CAPABILITIES),
+                log=lambda _line: None,
+            ),
+        )
+        for name, seams in middleware
+    ]
+    chain = Chain(links)
+    return Policies(chain, asked_by(chain), patience)

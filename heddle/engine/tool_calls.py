@@ -7,15 +7,16 @@ get one `tool_result` for each `tool_call`.
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
 
-from heddle.engine.faults import EngineFault, NodeFault, describe
+from heddle.engine.decisions import Refusal, Substitute
+from heddle.engine.faults import EngineFault, NodeFault, RunFailed, describe
 from heddle.engine.shapes import Properties
 from heddle.engine.work import NodeContext
-from heddle.events import ErrorInfo, ToolCalled, ToolReturned
+from heddle.events import ToolCalled, ToolReturned
 from heddle.spec import Tool, check
 from plugins_host.conversation import Message, ToolCall, ToolDefinition
 from plugins_host.faults import Fault, one_of
@@ -25,17 +26,38 @@ class ToolCallRefused(NodeFault):
     """The model's call can't be carried out as it stands; the model is told why."""
 
 
+class CallRefusedByPolicy(NodeFault):
+    """A policy forbids the call; the model is told the reason."""
+
+
+class CallCancelled(NodeFault):
+    """The run was stopped while the call was going on."""
+
+
 class PlannedCall(Struct, frozen=True):
     """A call under an id that nothing else in the conversation has.
 
     ``arguments`` have the tool's defaults filled in. ``fault`` is why the call can't be
-    carried out; it is then answered with that.
+    carried out; it is then answered with that. ``readable`` is whether the model wrote
+    arguments that policies can be shown.
     """
 
     id: str
     name: str
     arguments: dict[str, Any]
     fault: Fault | None = None
+    readable: bool = True
+
+
+class Answered(NamedTuple):
+    """The tool message that answers a call.
+
+    ``modified`` are the arguments that policies put in place of the model's; nobody is
+    shown the model's own from then on, so they belong into the conversation too.
+    """
+
+    message: Message
+    modified: dict[str, Any] | None
 
 
 class AgentTools:
@@ -78,11 +100,11 @@ class AgentTools:
             fault = fault or ToolCallRefused(
                 f"there is no tool {call.name!r}", fix=one_of(call.name, self.by_name)
             )
-        else:
+        elif bad is None:
             for each in tool.inputs or ():
                 if each.has_default:
                     arguments.setdefault(each.title, each.default)
-        return PlannedCall(identity, call.name, arguments, fault)
+        return PlannedCall(identity, call.name, arguments, fault, bad is None)
 
 
 def _definition(tool: Tool) -> ToolDefinition:
@@ -142,7 +164,7 @@ async def answer_calls(
     tools: AgentTools,
     calls: Sequence[PlannedCall],
     workspace: Any,
-) -> list[Message]:
+) -> "list[Answered]":
     """Carry the calls out side by side; their answers in the order of the calls.
 
     Raises:
@@ -153,7 +175,7 @@ async def answer_calls(
     # Here, so that a document can be checked without loading trio.
     import trio
 
-    answers: dict[int, Message] = {}
+    answers: dict[int, Answered] = {}
     faults: dict[int, Exception] = {}
 
     async def one(number: int, call: PlannedCall) -> None:
@@ -173,48 +195,109 @@ async def answer_calls(
 
 async def _answer(
     context: NodeContext, tools: AgentTools, call: PlannedCall, workspace: Any
-) -> Message:
-    """One call, from its event to the tool message that answers it."""
+) -> Answered:
+    """One call, from its policies to the tool message that answers it."""
+    decided = await _before(context, tools, call)
+    arguments = (decided if isinstance(decided, dict) else decided.given) or {}
     began = time.monotonic()
-    context.report(
-        ToolCalled(context.name, call.name, call.arguments, call.id, time.time())
+    context.report(ToolCalled(context.name, call.name, arguments, call.id, time.time()))
+    outcome: Mapping[str, Any] | Fault = CallCancelled(
+        "the run was stopped while the tool was running"
     )
-    value: Mapping[str, Any] | None = None
-    error = ErrorInfo("Cancelled", "the run was stopped while the tool was running")
     try:
-        try:
-            value = await _carry_out(context, tools, call, workspace)
-        except Fault as fault:
-            error = describe(fault)
-        except Exception as fault:  # noqa: BLE001  a bug of ours must not end other calls
-            error = describe(EngineFault(fault))
+        if isinstance(decided, dict):
+            found = await _carry_out(context, tools, call, arguments, workspace)
+            outcome = await _after(context, call, arguments, found)
+        elif isinstance(decided, Substitute):
+            outcome = decided.value
+        else:
+            outcome = CallRefusedByPolicy(f"this call was refused: {decided.reason}")
+    except RunFailed as end:
+        outcome = end
+        raise
     finally:
-        duration = (time.monotonic() - began) * 1000
-        context.report(
-            ToolReturned(context.name, call.name, call.id, duration, value)
-            if value is not None
-            else ToolReturned(context.name, call.name, call.id, duration, error=error)
-        )
-    content: object = {"error": error.message} if value is None else value
-    return Message("tool", msgspec.json.encode(content).decode(), tool_call_id=call.id)
+        context.report(_returned(context, call, outcome, (time.monotonic() - began) * 1000))
+    content: object = {"error": str(outcome)} if isinstance(outcome, Fault) else outcome
+    message = Message("tool", msgspec.json.encode(content).decode(), tool_call_id=call.id)
+    return Answered(message, None if arguments is call.arguments else arguments)
+
+
+def _returned(
+    context: NodeContext,
+    call: PlannedCall,
+    outcome: Mapping[str, Any] | Fault,
+    duration: float,
+) -> ToolReturned:
+    """The event that ends a call; ``duration`` is in milliseconds."""
+    if isinstance(outcome, Fault):
+        error = describe(outcome)
+        return ToolReturned(context.name, call.name, call.id, duration, error=error)
+    return ToolReturned(context.name, call.name, call.id, duration, outcome)
+
+
+async def _before(
+    context: NodeContext, tools: AgentTools, call: PlannedCall
+) -> dict[str, Any] | Substitute | Refusal:
+    """The arguments to run with, or what policies decided instead."""
+    gate = context.run.gate
+    if gate is None or not gate.asked.tool_before or not call.readable:
+        return call.arguments
+    tool = tools.by_name.get(call.name)
+
+    def wrong(arguments: dict[str, Any]) -> str | None:
+        return None if tool is None else "; ".join(argument_faults(tool, arguments)) or None
+
+    return await gate.tool_before(context, (call.name, call.id), call.arguments, wrong)
+
+
+async def _after(
+    context: NodeContext,
+    call: PlannedCall,
+    arguments: dict[str, Any],
+    found: Mapping[str, Any] | Fault,
+) -> Mapping[str, Any] | Fault:
+    """What the call comes to once policies have seen how it went."""
+    gate = context.run.gate
+    if gate is None or not gate.asked.tool_after:
+        return found
+    decided = await gate.tool_after(context, (call.name, call.id), arguments, found)
+    if decided is None:
+        return found
+    value: Mapping[str, Any] = decided.value
+    return value
 
 
 async def _carry_out(
-    context: NodeContext, tools: AgentTools, call: PlannedCall, workspace: Any
-) -> Mapping[str, Any]:
-    if call.fault is not None:
-        raise call.fault
-    tool = tools.by_name[call.name]
-    faults = argument_faults(tool, call.arguments)
+    context: NodeContext,
+    tools: AgentTools,
+    call: PlannedCall,
+    arguments: dict[str, Any],
+    workspace: Any,
+) -> Mapping[str, Any] | Fault:
+    """Run the tool; what it returned, or why it did not."""
+    fault = call.fault or _unfit(tools.by_name[call.name], arguments)
+    if fault is not None:
+        return fault
+    try:
+        return await context.services.tools.run(
+            call.name, arguments, workspace=workspace, run_key=context.run
+        )
+    except Fault as failed:
+        return failed
+    except Exception as bug:  # noqa: BLE001  a bug of ours must not end other calls
+        return EngineFault.of(bug)
+
+
+def _unfit(tool: Tool, arguments: Mapping[str, Any]) -> Fault | None:
+    """Why a call of this tool can't be carried out with these arguments."""
+    faults = argument_faults(tool, arguments)
     if faults:
-        raise ToolCallRefused(
-            f"the arguments do not fit tool {call.name!r}: {'; '.join(faults)}",
+        return ToolCallRefused(
+            f"the arguments do not fit tool {tool.name!r}: {'; '.join(faults)}",
             fix="Call again with arguments of the declared types.",
         )
     if tool.requires_confirmation:
-        raise ToolCallRefused(
-            f"tool {call.name!r} needs a person's confirmation, and there is nobody to ask"
+        return ToolCallRefused(
+            f"tool {tool.name!r} needs a person's confirmation, and there is nobody to ask"
         )
-    return await context.services.tools.run(
-        call.name, call.arguments, workspace=workspace, run_key=context.run
-    )
+    return None

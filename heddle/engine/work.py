@@ -8,7 +8,7 @@ waits for something and may be cancelled there.
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from msgspec import Struct
 
@@ -17,6 +17,9 @@ from heddle.engine.state import State
 from heddle.events import Event, Warned
 from heddle.spec import Component
 from plugins_host.conversation import ModelRequest, ModelResponse, Usage
+
+if TYPE_CHECKING:
+    from heddle.engine.gate import Gate, Policies
 
 Report = Callable[[Event], None]
 """Where a run's events go; called in order, must not block."""
@@ -68,22 +71,24 @@ class Services(Struct, frozen=True):
     """What a run is given to work with.
 
     ``report`` takes its events; ``stream`` is whether somebody reads the text of models
-    as it comes.
+    as it comes; ``policies`` is None when none are installed.
     """
 
     models: Models
     tools: Tools
     report: Report
     stream: bool = False
+    policies: "Policies | None" = None
 
 
 class RunContext:
-    """One run, as its nodes see it: its services, and what it keeps count of."""
+    """One run, as its nodes see it: its services, its policies, what it keeps count of."""
 
-    __slots__ = ("_warned", "services", "usage")
+    __slots__ = ("_warned", "gate", "services", "usage")
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, gate: "Gate | None" = None) -> None:
         self.services = services
+        self.gate = gate
         self.usage: Usage | None = None
         self._warned: set[tuple[str, str]] = set()
 

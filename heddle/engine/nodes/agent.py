@@ -16,7 +16,7 @@ from heddle.engine.structured import (
     read_structured,
     single_text,
 )
-from heddle.engine.tool_calls import AgentTools, PlannedCall, answer_calls
+from heddle.engine.tool_calls import AgentTools, Answered, PlannedCall, answer_calls
 from heddle.engine.work import NodeContext, Result, Waiting
 from heddle.spec import Agent, AgentNode, Tool
 from plugins_host.conversation import Message, ModelResponse, ToolCall
@@ -38,9 +38,12 @@ def agent(node: GraphNode, graph: Graph) -> Waiting:
             system = fill(component.system_prompt, given, context)
             messages.insert(0, Message("system", system))
         ids: set[str] = set()
+        gate = context.run.gate
         repaired = False
         async with context.services.tools.workspace() as workspace:
             for number in range(1, MAX_ROUNDS + 1):
+                if gate is not None and gate.asked.round_before:
+                    await gate.round_before(context, number, MAX_ROUNDS)
                 response = await call_model(
                     context,
                     component.llm_config,
@@ -50,8 +53,12 @@ def agent(node: GraphNode, graph: Graph) -> Waiting:
                 )
                 if response.tool_calls:
                     calls = tools.plan(response.tool_calls, ids, f"call_{number}")
-                    messages.append(_asking(response, calls))
-                    messages += await answer_calls(context, tools, calls, workspace)
+                    answered = await answer_calls(context, tools, calls, workspace)
+                    messages.append(_asking(response, calls, answered))
+                    messages += (each.message for each in answered)
+                    if gate is not None and gate.asked.round_after:
+                        names = [call.name for call in calls]
+                        await gate.round_after(context, number, names)
                     continue
                 try:
                     return Result(answers.read(response.content))
@@ -96,14 +103,24 @@ class _Answers:
         return output
 
 
-def _asking(response: ModelResponse, calls: list[PlannedCall]) -> Message:
-    """The assistant's message with the ids under which its calls are answered."""
+def _asking(
+    response: ModelResponse, calls: list[PlannedCall], answered: list[Answered]
+) -> Message:
+    """The assistant's message: its calls with the ids and arguments that were used."""
     return Message(
         "assistant",
         response.content,
         tuple(
-            ToolCall(planned.id, planned.name, asked.arguments)
-            for planned, asked in zip(calls, response.tool_calls, strict=True)
+            ToolCall(
+                planned.id,
+                planned.name,
+                asked.arguments
+                if answer.modified is None
+                else msgspec.json.encode(answer.modified).decode(),
+            )
+            for planned, asked, answer in zip(
+                calls, response.tool_calls, answered, strict=True
+            )
         ),
     )
 

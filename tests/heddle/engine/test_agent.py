@@ -201,7 +201,7 @@ async def test_cancelling_ends_every_started_call_once(autojump_clock: MockClock
         )
     returned = [e for e in events if isinstance(e, ToolReturned)]
     assert sorted(e.tool_call_id for e in returned) == ["1", "2"]
-    assert all(e.error and e.error.name == "Cancelled" for e in returned)
+    assert all(e.error and e.error.name == "CallCancelled" for e in returned)
     assert tools.open_workspaces == 0
 
 

@@ -1,0 +1,200 @@
+"""What an operator installs beside the flows: plugins, and the policies in them.
+
+    installed = install(("policies.json",), ("Gate=@gate.json",))    reads, starts nothing
+    async with policies_of(installed, log=print, patience=30) as policies:
+        …                                                     runs ask these policies
+
+Loading refuses all that can be refused before anything runs. Processes start with the
+first question to them and end when the context is left.
+"""
+
+import os
+from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from heddle.spec import COMPONENTS, Component, DocumentError, LlmConfig, read_document
+from heddle.spec.llms import Model
+from plugins_host import Fault
+
+if TYPE_CHECKING:
+    from heddle.engine.gate import Policies
+    from plugins_host.channel import PluginLog
+    from plugins_host.loading import LoadedPlugins, Plugin
+
+REFUSED: Final = (
+    "it is a middleware of plugin {plugin!r}: middleware is installed by whoever runs "
+    "heddle and named in no document"
+)
+LLM_CONFIG: Final = "llm_config"
+"""The setting under which a middleware is given a model of its own."""
+
+
+class NotServedYet(Fault):
+    """A plugin provides something that this version of heddle reads and does not use."""
+
+
+class PolicyModelInvalid(Fault):
+    """The settings of a middleware name a model that can't be used."""
+
+
+class Installed(Struct, frozen=True):
+    """Plugins that were read and checked.
+
+    ``refused`` are the component types that no document may name, with the reason;
+    ``models`` the LLM configurations of middleware, by component type.
+    """
+
+    plugins: "LoadedPlugins | None" = None
+    refused: Mapping[str, str] = {}
+    models: Mapping[str, Component] = {}
+    warnings: tuple[str, ...] = ()
+
+
+NOTHING: Final = Installed()
+
+
+def install(
+    plugins: Collection[str],
+    settings: Collection[str] = (),
+    *,
+    environment: Mapping[str, str] | None = None,
+    variables: Collection[str] = (),
+    shared: bool = False,
+) -> Installed:
+    """Read plugins and their settings, in the order of the flags. Starts no process.
+
+    Args:
+        plugins: The values of ``--plugin``.
+        settings: The values of ``--plugin-config``.
+        environment: heddle's own; None for ``os.environ``.
+        variables: The values of ``--plugin-env``: what plugins find of it.
+        shared: One process of each plugin serves many runs.
+
+    Raises:
+        Fault: The first thing that stands against it.
+    """
+    if not plugins and not settings:
+        return NOTHING
+    from plugins_host.loading import load_plugins
+
+    given = os.environ if environment is None else environment
+    loaded = load_plugins(
+        tuple(plugins),
+        tuple(settings),
+        builtin_types=COMPONENTS,
+        environment=given,
+        variables=variables,
+        shared=shared,
+    )
+    for plugin in loaded.plugins:
+        _refuse_unserved(plugin)
+    return Installed(
+        loaded,
+        {
+            each.component.component_type: REFUSED.format(plugin=each.plugin.name)
+            for each in loaded.middleware
+        },
+        {
+            each.component.component_type: _model(
+                each.component.component_type, each.settings[LLM_CONFIG]
+            )
+            for each in loaded.middleware
+            if LLM_CONFIG in each.settings
+        },
+        loaded.warnings,
+    )
+
+
+def _refuse_unserved(plugin: "Plugin") -> None:
+    manifest = plugin.manifest
+    unserved = [each for each in manifest.components if each not in manifest.middleware]
+    what = (
+        f"component {unserved[0].component_type!r} is no middleware"
+        if unserved
+        else "it provides tools"
+        if manifest.tools or manifest.discover_tools
+        else "it brings files"
+        if manifest.files
+        else ""
+    )
+    if what:
+        raise NotServedYet(
+            f"{what}, and middleware is all that this version takes from a plugin",
+            where=f"{plugin.source} (plugin {plugin.name!r})",
+            fix="Take it out of the manifest.",
+        )
+
+
+def _model(component_type: str, raw: Any) -> Component:
+    """The LLM configuration in a middleware's settings."""
+    where = f"--plugin-config {component_type} $.{LLM_CONFIG}"
+    named = {"name": component_type, **raw} if isinstance(raw, dict) else raw
+    try:
+        root = read_document(msgspec.json.encode(named), name=where, format="json").root
+    except DocumentError as error:
+        raise PolicyModelInvalid(error.what, where=where, fix=error.fix) from error
+    if not isinstance(root, LlmConfig | Model):
+        raise PolicyModelInvalid(
+            f"a {root.component_type} is no LLM configuration",
+            where=where,
+            fix="Give one, such as an OpenAiCompatibleConfig.",
+        )
+    return root
+
+
+@asynccontextmanager
+async def policies_of(
+    installed: Installed, *, log: "PluginLog", patience: float
+) -> "AsyncIterator[Policies | None]":
+    """The policies of an installation; None when there are none to be asked.
+
+    Args:
+        installed: From `install`.
+        log: Told what plugins print, and what heddle does to them.
+        patience: The budget of silence of one question, in seconds.
+    """
+    if installed.plugins is None or not installed.plugins.middleware:
+        yield None
+        return
+    from heddle.engine.gate import Policies, asked_by
+    from plugins_host.chain import Chain, Link
+    from plugins_host.fleet import Fleet
+    from plugins_host.inprocess import InProcessPlugin
+    from plugins_host.loading import InProcess, OutOfProcess
+
+    plugins = installed.plugins.plugins
+    programs = [
+        plugin.home.program
+        for plugin in plugins
+        if isinstance(plugin.home, OutOfProcess) and plugin.home.program is not None
+    ]
+    async with Fleet(programs, log=log) as fleet:
+        askers = {
+            plugin.name: InProcessPlugin(
+                plugin.name,
+                plugin.home.handlers,
+                capabilities=frozenset(each.value for each in plugin.manifest.capabilities),
+                log=log,
+            )
+            if isinstance(plugin.home, InProcess)
+            else fleet[plugin.name]
+            for plugin in plugins
+            if plugin.manifest.middleware
+        }
+        chain = Chain(
+            [
+                Link(
+                    each.component.component_type,
+                    each.plugin.name,
+                    msgspec.json.encode(each.settings),
+                    each.component.seams,
+                    askers[each.plugin.name],
+                )
+                for each in installed.plugins.middleware
+            ]
+        )
+        yield Policies(chain, asked_by(chain), patience, installed.models)
