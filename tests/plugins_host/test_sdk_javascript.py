@@ -1,0 +1,198 @@
+"""What is the JavaScript runtime's own: the global ``serve``, and JavaScript's mishaps."""
+
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plugins_host.entry_point import RUNTIME
+from tests.plugins_host.driver import Driver, consult, question
+
+NODE = shutil.which("node")
+pytestmark = pytest.mark.skipif(NODE is None, reason="there is no node on PATH")
+
+Start = Callable[..., Driver]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Write a plugin and greet it."""
+    with ExitStack() as stack:
+
+        def started(text: str, name: str = "plugin.mjs") -> Driver:
+            path = tmp_path / name
+            path.write_text(text)
+            argv = [str(NODE), "--import", RUNTIME.as_uri(), str(path)]
+            driver = stack.enter_context(Driver(argv, tmp_path))
+            driver.greet()
+            return driver
+
+        yield started
+
+
+def serving(handler: str) -> str:
+    return f"serve({{ P: {{ toolCall: {{ before: {handler} }} }} }});"
+
+
+def asked(**keys: Any) -> dict[str, Any]:
+    return question("P", **{"input": {}, **keys})
+
+
+def ended(tmp_path: Path, text: str) -> subprocess.CompletedProcess[bytes]:
+    """Run a plugin that nobody asks anything."""
+    path = tmp_path / "plugin.mjs"
+    path.write_text(text)
+    argv = [str(NODE), "--import", RUNTIME.as_uri(), str(path)]
+    return subprocess.run(argv, input=b"", capture_output=True, check=False)
+
+
+# --- serve ------------------------------------------------------------------------------
+
+
+def test_serve_is_there_for_commonjs_as_well(start: Start) -> None:
+    plugin = start(
+        "const path = require('node:path');\n" + serving("() => ({ action: 'proceed' })"),
+        "plugin.js",
+    )
+
+    assert plugin.ask("before", asked()) == {"action": "proceed"}
+
+
+def test_nothing_is_written_beside_the_plugin(start: Start, tmp_path: Path) -> None:
+    plugin = start(serving("() => ({ action: 'proceed' })"))
+    plugin.ask("before", asked())
+
+    names = {each.name for each in tmp_path.iterdir()}
+    assert names == {"plugin.mjs", plugin.stderr_file.name}
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "says"),
+    [
+        ("", 0, b"the plugin ended without calling serve(handlers)"),
+        ("serve();", 1, b"serve() takes an object of component types"),
+        ("serve([]);", 1, b"write serve({ MyPolicy:"),
+        ("serve({}); serve({});", 1, b"serve() was called twice"),
+        ("syntax error", 1, b"SyntaxError"),
+    ],
+)
+def test_a_plugin_that_does_not_serve_says_why(
+    tmp_path: Path, text: str, status: int, says: bytes
+) -> None:
+    done = ended(tmp_path, text)
+
+    assert done.returncode == status
+    assert says in done.stderr
+    assert done.stdout == b""
+
+
+def test_handlers_may_be_objects_with_state(start: Start) -> None:
+    plugin = start(
+        "class Seam { count = 0;"
+        " before() { return { action: 'reject', reason: `number ${++this.count}` }; } }\n"
+        "serve({ P: { toolCall: new Seam() } });"
+    )
+
+    reasons = [plugin.ask("before", asked())["reason"] for _ in range(2)]
+
+    assert reasons == ["number 1", "number 2"]
+
+
+# --- mishaps ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["() => {{ {body} }}", "async () => {{ {body} }}"])
+@pytest.mark.parametrize(
+    ("body", "name", "says"),
+    [
+        ("", "AnswerInvalid", "P toolCall.before returned undefined"),
+        ("return null;", "AnswerInvalid", "returned null"),
+        ("return 'proceed';", "AnswerInvalid", "returned proceed"),
+        ("return [{ action: 'proceed' }];", "AnswerInvalid", 'returned [{"action"'),
+        ("return () => ({});", "AnswerInvalid", "returned () => ({})"),
+        ("return { action: 'replace', value: 1n };", "TypeError", "BigInt"),
+        ("throw 'text';", "Error", "a handler threw text"),
+        ("throw undefined;", "Error", "a handler threw undefined"),
+        ("throw { a: 1 };", "Error", 'a handler threw {"a":1}'),
+        ("throw new RangeError('far');", "RangeError", "far"),
+        ("throw new Error();", "Error", "Error"),
+        ("return missing.thing;", "ReferenceError", "missing is not defined"),
+    ],
+)
+def test_only_a_verdict_is_a_verdict(
+    start: Start, form: str, body: str, name: str, says: str
+) -> None:
+    plugin = start(serving(form.format(body=body)))
+
+    alone = plugin.fails("before", asked())
+    (within,) = plugin.ask("consult", consult("toolCall", "before", "P", input={}))[
+        "verdicts"
+    ]
+
+    assert alone["name"] == name
+    assert says in alone["message"]
+    assert within == {"componentType": "P", "error": alone}
+
+
+def test_the_console_and_stdout_go_to_stderr(start: Start) -> None:
+    plugin = start(
+        "console.log('early');\n"
+        + serving(
+            "() => { console.info('told'); console.debug('deep'); console.table([1]);"
+            " process.stdout.write('{\"id\": 1}\\n'); return { action: 'proceed' }; }"
+        )
+    )
+
+    assert plugin.ask("before", asked()) == {"action": "proceed"}
+    assert plugin.strays == []
+    for each in ("early", "told", "deep", '{"id": 1}'):
+        assert each in plugin.stderr
+
+
+# --- cancelling and reverse calls -------------------------------------------------------
+
+
+def test_the_signal_is_an_abort_signal_that_other_functions_take(start: Start) -> None:
+    plugin = start(
+        "import { setTimeout } from 'node:timers/promises';\n"
+        + serving(
+            "async (event, { signal, log }) => { log('info', String(signal.aborted));"
+            " await setTimeout(3600_000, null, { signal }); }"
+        )
+    )
+    call = plugin.start("before", asked())
+    assert plugin.receive()["params"]["message"] == "false"
+
+    assert plugin.ask("cancel", {"call": call}) == {}
+    assert "failed" not in plugin.stderr
+
+
+def test_a_signal_first_looked_at_when_it_is_over_says_so(start: Start) -> None:
+    plugin = start(
+        serving(
+            "async (event, ctx) => { ctx.log('info', 'asked'); await ctx.runTool('t', {})"
+            ".catch(() => {}); ctx.log('info', String(ctx.signal.aborted)); }"
+        )
+    )
+    call = plugin.start("before", asked())
+    assert [plugin.receive()["method"] for _ in range(2)] == ["log", "runTool"]
+
+    cancel = plugin.start("cancel", {"call": call})
+
+    assert plugin.receive()["params"]["message"] == "true"
+    assert plugin.receive() == {"id": cancel, "result": {}}
+
+
+def test_what_a_reverse_call_cannot_carry_is_an_error_of_its_own(start: Start) -> None:
+    plugin = start(
+        serving(
+            "async (event, ctx) => { try { await ctx.runTool('t', { n: 1n }); }"
+            " catch (error) { return { action: 'reject', reason: error.message }; } }"
+        )
+    )
+
+    assert "BigInt" in plugin.ask("before", asked())["reason"]
