@@ -19,8 +19,8 @@ from msgspec import Struct
 from heddle import __version__
 from heddle.models import completion, responses
 from heddle.models.complaints import complaint_error, provider_message, refusal, shorten
-from heddle.models.connect import ConnectFailed, Connector, basic
-from heddle.models.endpoint import ApiType, Endpoint, HttpEndpoint, ScriptedEndpoint
+from heddle.models.connect import ConnectFailed, Connector
+from heddle.models.endpoint import ApiType, Endpoint, HttpEndpoint, ScriptedEndpoint, basic
 from heddle.models.errors import (
     ModelError,
     ModelProtocolError,
@@ -492,7 +492,7 @@ def request_head(endpoint: HttpEndpoint, proxy: Proxy | None) -> bytes:
     if endpoint.authorization is not None:
         lines.append(f"Authorization: {endpoint.authorization}")
     if through and proxy is not None and proxy.userinfo is not None:
-        lines.append(f"Proxy-Authorization: {basic(proxy)}")
+        lines.append(f"Proxy-Authorization: {basic(proxy.userinfo)}")
     return "\r\n".join([*lines, "Content-Length: "]).encode("latin-1")
 
 

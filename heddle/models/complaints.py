@@ -153,10 +153,8 @@ def _from_json(value: Any) -> tuple[str, str | None]:
             return message, None
         case {"detail": detail}:
             return msgspec.json.encode(detail).decode(), None
-        case None | {} | []:
-            return "", None
         case _:
-            return msgspec.json.encode(value).decode(), None
+            return msgspec.json.encode(value).decode() if value else "", None
 
 
 def _from_text(body: bytes, content_type: bytes) -> str:

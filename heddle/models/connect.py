@@ -6,14 +6,13 @@ https, direct     TLS over a socket
 https, proxy      CONNECT over a socket to the proxy, then TLS
 """
 
-import base64
 import socket
 from typing import TYPE_CHECKING, Any, Final
 
 import httptools
 import trio
 
-from heddle.models.endpoint import HttpEndpoint, Origin, TlsFiles
+from heddle.models.endpoint import HttpEndpoint, Origin, TlsFiles, basic
 from heddle.models.proxies import Proxy
 from heddle.models.transport import MAX_HEAD, Connection, SocketWire, TlsWire
 
@@ -175,7 +174,7 @@ async def _tunnel(stream: Any, origin: Origin, proxy: Proxy) -> None:
     target = f"{host}:{origin.port}"
     lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}"]
     if proxy.userinfo is not None:
-        lines.append(f"Proxy-Authorization: {basic(proxy)}")
+        lines.append(f"Proxy-Authorization: {basic(proxy.userinfo)}")
     head = _Head()
     size = 0
     try:
@@ -193,7 +192,7 @@ async def _tunnel(stream: Any, origin: Origin, proxy: Proxy) -> None:
         raise ConnectFailed(
             f"the proxy {proxy.origin.authority} closed the connection", retryable=True
         ) from error
-    except httptools.HttpParserError as error:
+    except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
         raise ConnectFailed(
             f"{proxy.origin.authority} does not answer as a proxy: {error}"
         ) from error
@@ -203,10 +202,3 @@ async def _tunnel(stream: Any, origin: Origin, proxy: Proxy) -> None:
             fix="Check the proxy variables of the environment.",
             retryable=head.status in (502, 503, 504),
         )
-
-
-def basic(proxy: Proxy) -> str:
-    """The value of the Proxy-Authorization header. A secret."""
-    assert proxy.userinfo is not None
-    token = base64.b64encode(proxy.userinfo.reveal().encode()).decode("ascii")
-    return f"Basic {token}"

@@ -62,6 +62,12 @@ class Secret:
         return "Secret(***)"
 
 
+def basic(userinfo: Secret) -> str:
+    """The header value for ``user:password``. A secret."""
+    token = base64.b64encode(userinfo.reveal().encode())
+    return f"Basic {token.decode('ascii')}"
+
+
 class Origin(Struct, frozen=True, cache_hash=True):
     """Scheme, host and port: what connections can be shared within."""
 
@@ -123,14 +129,18 @@ class HttpEndpoint(Struct, frozen=True, kw_only=True, cache_hash=True):
         if self.api_key is not None:
             return f"Bearer {self.api_key.reveal()}"
         if self.userinfo is not None:
-            return "Basic " + base64.b64encode(self.userinfo.reveal().encode()).decode()
+            return basic(self.userinfo)
         return None
 
     def strike(self, text: str) -> str:
-        """``text`` without the credentials of this endpoint."""
-        for secret in (self.api_key, self.userinfo):
-            if secret is not None:
-                text = secret.strike(text)
+        """``text`` without the credentials of this endpoint, in any form they are sent."""
+        if self.api_key is not None:
+            text = self.api_key.strike(text)
+        if self.userinfo is not None:
+            whole = self.userinfo.reveal()
+            encoded = basic(self.userinfo).removeprefix("Basic ")
+            for form in (whole, whole.partition(":")[2], encoded):
+                text = Secret(form).strike(text)
         return text
 
 

@@ -46,7 +46,8 @@ class SseParser:
                 piece = piece[1:]
         if not piece:
             return []
-        if not self._rest and not self._data and piece[-2:] == b"\n\n":
+        between = not self._rest and not self._data and not self._name
+        if between and piece[-2:] == b"\n\n":
             events = _plain(piece)
             if events is not None:
                 self._first = False

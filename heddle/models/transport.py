@@ -374,6 +374,8 @@ class Connection:
             self._head_size += len(data)
         try:
             self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as error:
+            raise BadHttp("the answer changes the protocol unasked") from error
         except httptools.HttpParserError as error:
             if not self.complete:
                 raise BadHttp(f"the answer is not HTTP: {error}") from error
@@ -382,9 +384,8 @@ class Connection:
             raise BadHttp(f"the headers of the answer exceed {MAX_HEAD} bytes")
 
     def _ended(self) -> None:
-        delimited = b"content-length" in self.headers or b"chunked" in self.headers.get(
-            b"transfer-encoding", b""
-        )
+        transfer = self.headers.get(b"transfer-encoding", b"").lower()
+        delimited = b"content-length" in self.headers or b"chunked" in transfer
         if not self.status or delimited:
             raise ConnectionBroken("the connection was closed")
         self.complete = True

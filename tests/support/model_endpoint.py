@@ -17,6 +17,7 @@ or after ``--seconds``.
 
 import argparse
 import json
+import re
 import socket
 import struct
 import sys
@@ -200,7 +201,7 @@ def pieces(text: str, size: int) -> list[str]:
     """``text`` in pieces of ``size`` characters, or behind each blank."""
     if size:
         return [text[start : start + size] for start in range(0, len(text), size)]
-    return [word for word in text.replace(" ", " \0").split("\0") if word]
+    return re.findall(r"[^ ]* |[^ ]+", text)
 
 
 def chunks(reply: Reply) -> Iterator[dict[str, Any]]:
