@@ -459,7 +459,7 @@ class _Walk:
             said = _decode_consulted(raw)
         except (msgspec.DecodeError, RecursionError) as error:
             raise self.failure(
-                links[0], Fault(f"its answer to 'consult': {error}")
+                links[0], Fault(f"its answer to 'consult' is none: {error}")
             ) from None
         if not said.verdicts or len(said.verdicts) > len(links):
             fault = Fault(f"it answered 'consult' with {len(said.verdicts)} verdicts")
