@@ -11,6 +11,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -52,8 +53,8 @@ def _run(program: Path) -> Iterator[Answer]:
 
     for name, callers in (("alone", 1), ("many", CALLERS)):
         mine, bare = alternate(
-            lambda callers=callers: trio.run(_timed, ours, callers),  # type: ignore[misc]
-            lambda callers=callers: trio.run(_timed, floor, callers),  # type: ignore[misc]
+            partial(trio.run, _timed, ours, callers),
+            partial(trio.run, _timed, floor, callers),
             rounds=5,
         )
         yield against_floor(

@@ -10,14 +10,12 @@ from typing import Any, Final
 
 import msgspec
 
+from heddle.nesting import MAX_DEPTH, too_deep
 from heddle.tools.faults import ToolAnswerInvalid
 
 # A tool that answers with a document fits; one that dumps a database does not. Bounds
 # the memory that one misbehaving tool can cost.
 MAX_OUTPUT: Final = 16 * 1024 * 1024
-# The state that holds an answer is encoded again by events and plugins, from deeper in
-# the stack than it was decoded: far below the interpreter's limit, far above real data.
-MAX_DEPTH: Final = 200
 SHOWN: Final = 80
 
 OBJECT_PLEASE: Final = "Print one JSON object on stdout, and messages on stderr."
@@ -51,25 +49,9 @@ def read_answer(tool: str, printed: bytes) -> dict[str, Any]:
             f"stdout is {kind}, not a JSON object: {beginning(printed)}",
             fix=OBJECT_PLEASE,
         )
-    # Counting is cheap, and only what has many brackets can be deep.
-    if printed.count(b"[") + printed.count(b"{") > MAX_DEPTH and depth(answer) > MAX_DEPTH:
+    if too_deep(answer, printed):
         raise _too_deep(tool)
     return answer
-
-
-def depth(value: object) -> int:
-    """How many containers are inside one another, 1 for a flat one; without recursion."""
-    deepest = 0
-    level = [value]
-    while level:
-        containers = [each for each in level if isinstance(each, (dict, list))]
-        deepest += bool(containers)
-        level = [
-            inner
-            for each in containers
-            for inner in (each.values() if isinstance(each, dict) else each)
-        ]
-    return deepest
 
 
 def beginning(printed: bytes) -> str:

@@ -98,7 +98,7 @@ def _listed(paths: list[Path]) -> str:
 
 
 FOLDER_PROBLEMS: Final[Mapping[int, tuple[str, str]]] = {
-    errno.ENOENT: ("there is no such folder", "Make it, or correct --tools-dir."),
+    errno.ENOENT: ("does not exist", "Make it, or correct --tools-dir."),
     errno.ENOTDIR: (
         "is not a folder",
         "Give --tools-dir the folder that has the tools.",

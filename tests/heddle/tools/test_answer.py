@@ -5,8 +5,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from heddle.nesting import MAX_DEPTH, depth
 from heddle.tools import ToolAnswerInvalid
-from heddle.tools.answer import MAX_DEPTH, depth, read_answer
+from heddle.tools.answer import read_answer
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 JSON = st.recursive(

@@ -81,7 +81,7 @@ def test_a_folder_that_is_not_there_or_none_is_told(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
     for path, what in (
-        (tmp_path / "no", "there is no such folder"),
+        (tmp_path / "no", "the tools folder does not exist"),
         (file, "is not a folder"),
     ):
         with pytest.raises(ToolFolderInvalid, match=what):

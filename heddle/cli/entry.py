@@ -1,0 +1,103 @@
+"""The way in and out of the command line: arguments in, exit status out.
+
+Whatever a command raises ends here, told in one paragraph on stderr. A traceback is
+shown only with ``--debug``.
+"""
+
+import errno
+import os
+import select
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+
+import click
+
+from heddle.cli.commands import Settings, heddle
+from heddle.cli.exits import Interrupted, output_failed, status_of, told
+from heddle.cli.wording import fit
+
+# What writing to stdout ends in; with a file's name it is about that file.
+OUTPUT_ERRORS = (errno.ENOSPC, errno.EPIPE, errno.EIO, errno.EDQUOT, errno.EFBIG)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one command; its exit status."""
+    keep_standard_descriptors()
+    settings = Settings()
+    try:
+        result = heddle.main(
+            list(arguments), prog_name="heddle", standalone_mode=False, obj=settings
+        )
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except click.ClickException as error:
+        say(usage(error))
+        return error.exit_code
+    except SystemExit:  # completion, and click itself when nobody reads its help
+        raise
+    except BaseException as error:  # noqa: BLE001  the last handler there is
+        return _end(only(error), settings)
+    # a command's own status, or that of --help and --version
+    return result if isinstance(result, int) else 0
+
+
+def _end(error: BaseException, settings: Settings) -> int:
+    if isinstance(error, click.exceptions.Abort):
+        error = KeyboardInterrupt()
+    if isinstance(error, OSError) and error.errno in OUTPUT_ERRORS and not error.filename:
+        error = output_failed(error)
+        give_up_stdout()
+    if settings.debug:
+        import traceback
+
+        say("".join(traceback.format_exception(error)).rstrip())
+    say(told(error), patience=0.2 if isinstance(error, Interrupted) else None)
+    return status_of(error)
+
+
+def only(error: BaseException) -> BaseException:
+    """The exception that groups of one were put around."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+def usage(error: click.ClickException) -> str:
+    """What click has to say, with the way to more help."""
+    lines = []
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        lines = [error.ctx.get_usage(), f"Help: {error.ctx.command_path} --help"]
+    return "\n".join((*lines, f"Error: {fit(error.format_message())}"))
+
+
+def say(text: str, *, patience: float | None = None) -> None:
+    """Print to stderr, unless nobody reads it within ``patience`` seconds."""
+    if sys.stderr is None:
+        return
+    if patience is not None and not select.select([], [2], [], patience)[1]:
+        return
+    # Whatever cannot be told now may not be tried again when the interpreter ends.
+    with suppress(OSError):
+        os.write(2, (text + "\n").encode(errors="backslashreplace"))
+
+
+def give_up_stdout() -> None:
+    """Lead stdout to nowhere, so that nothing is tried again when the interpreter ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
+
+
+def keep_standard_descriptors() -> None:
+    """Occupy descriptors 0 to 2 where the caller closed them.
+
+    Otherwise the next file that is opened gets one of them, and a message meant for
+    stderr is written into it.
+    """
+    for wanted in range(3):
+        try:
+            os.fstat(wanted)
+        except OSError:
+            # The lowest free number is given out, and those below are taken.
+            os.open(os.devnull, os.O_RDWR)

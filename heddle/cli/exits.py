@@ -1,0 +1,82 @@
+"""How the program ends: exit statuses as a table over error classes, and their telling.
+
+0    done
+1    the run or the document failed, or its output could not be written
+2    wrong usage
+130  interrupted; 143 and 129 for the other signals that ask to end
+"""
+
+from collections.abc import Mapping
+from signal import Signals
+from typing import Final
+
+from heddle.cli.wording import fit
+from plugins_host import Fault, sentence
+
+
+class WrongUsage(Fault):
+    """What was typed cannot be meant: an option's value, an option too early."""
+
+
+class OutputFailed(Fault):
+    """stdout could not be written: a full disk, or nobody reads it any more."""
+
+
+class Interrupted(Fault):
+    """A signal asked the run to end, and it has ended."""
+
+    number: Signals = Signals.SIGINT
+
+    def __init__(self) -> None:
+        super().__init__(f"interrupted by {self.number.name}")
+
+
+class Terminated(Interrupted):
+    """The same, by SIGTERM."""
+
+    number = Signals.SIGTERM
+
+
+class HungUp(Interrupted):
+    """The same, because the terminal is gone."""
+
+    number = Signals.SIGHUP
+
+
+INTERRUPTIONS: Final[Mapping[int, type[Interrupted]]] = {
+    each.number: each for each in (Interrupted, Terminated, HungUp)
+}
+
+STATUSES: Final[Mapping[type[BaseException], int]] = {
+    BaseException: 1,
+    Fault: 1,
+    WrongUsage: 2,
+    KeyboardInterrupt: 128 + Signals.SIGINT,
+    **{each: 128 + each.number for each in INTERRUPTIONS.values()},
+}
+
+
+def status_of(error: BaseException) -> int:
+    """The exit status for an error: that of its closest class in `STATUSES`."""
+    return next(STATUSES[each] for each in type(error).__mro__ if each in STATUSES)
+
+
+def told(error: BaseException) -> str:
+    """What a person reads of an error: one short paragraph, fit for a terminal."""
+    match error:
+        case Interrupted() | KeyboardInterrupt():
+            return "Interrupted."
+        case Fault():
+            return f"Error: {fit(str(error))}"
+        case _:
+            return "Error: " + fit(
+                sentence(
+                    f"heddle itself failed: {type(error).__name__}: {error}",
+                    fix="This is a bug; run with --debug and report the traceback.",
+                )
+            )
+
+
+def output_failed(error: OSError) -> OutputFailed:
+    """The fault for stdout that cannot be written."""
+    return OutputFailed(f"cannot write: {error.strerror or error}", where="stdout")

@@ -1,0 +1,35 @@
+"""``--protocol``: a run's events as frames on stdout, one JSON object a line.
+
+The last frame is ``flow_complete``, or says why the run did not get there:
+
+    {"type": "error", "error": {"name": "RunTimedOut", "message": "the run took …"}}
+"""
+
+from typing import Final
+
+import msgspec
+
+from heddle.cli.wording import fit_json
+from heddle.events import ErrorInfo, Event
+
+# The one protocol there is: our own events.
+PROTOCOLS: Final = ("heddle",)
+
+
+class ErrorFrame(msgspec.Struct, frozen=True, tag_field="type", tag="error"):
+    """The last frame of a run that failed."""
+
+    error: ErrorInfo
+
+
+_ENCODER: Final = msgspec.json.Encoder()
+
+
+def frame(event: Event | ErrorFrame) -> bytes:
+    """One event as one line."""
+    return fit_json(_ENCODER.encode(event)) + b"\n"
+
+
+def error_frame(error: BaseException) -> bytes:
+    """The frame that ends a failed run."""
+    return frame(ErrorFrame(ErrorInfo(type(error).__name__, str(error))))

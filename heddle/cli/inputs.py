@@ -1,0 +1,94 @@
+"""``--input`` read as a run's starting state: JSON, ``@file``, or ``-`` for stdin."""
+
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from heddle.cli.exits import WrongUsage
+from heddle.cli.wording import line
+from heddle.nesting import MAX_DEPTH, too_deep
+
+# A state is sent to models, tools and plugins whole; more is a file given by mistake.
+MAX_INPUT: Final = 64 * 1024 * 1024
+EXAMPLE: Final = """Give an object, such as '{"question": "why?"}'."""
+KINDS: Final = {list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
+
+
+def read_input(text: str | None) -> dict[str, Any]:
+    """The starting state; empty without ``--input``.
+
+    Raises:
+        WrongUsage: There is no JSON object there.
+    """
+    if text is None:
+        return {}
+    where, data = _read(text)
+    if not data.strip():
+        raise WrongUsage("it is empty", where=where, fix=EXAMPLE)
+    try:
+        state = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        place, reason = explain(data, error)
+        raise WrongUsage(
+            f"this is not JSON: {reason}", where=f"{where} {place}".strip(), fix=EXAMPLE
+        ) from error
+    except RecursionError as error:
+        raise _too_deep(where) from error
+    if not isinstance(state, dict):
+        kind = KINDS.get(type(state), "a number")
+        raise WrongUsage(
+            f"this is {kind}, and a run starts from an object", where=where, fix=EXAMPLE
+        )
+    if too_deep(state, data):
+        raise _too_deep(where)
+    return state
+
+
+def _read(text: str) -> tuple[str, bytes]:
+    """What errors call it, and its bytes."""
+    if text == "-":
+        if sys.stdin is None:
+            raise WrongUsage("stdin is closed", where="--input -")
+        return "--input -", _bounded("--input -", sys.stdin.buffer.read(MAX_INPUT + 1))
+    if text.startswith("@"):
+        where = f"--input {line(text)}"
+        try:
+            with Path(text[1:]).open("rb") as file:
+                return where, _bounded(where, file.read(MAX_INPUT + 1))
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise WrongUsage(f"cannot read it: {reason}", where=where) from error
+    try:
+        return "--input", text.encode()
+    except UnicodeEncodeError as error:
+        raise WrongUsage("it is not UTF-8", where="--input") from error
+
+
+def _bounded(where: str, data: bytes) -> bytes:
+    if len(data) > MAX_INPUT:
+        raise WrongUsage(f"it is over {MAX_INPUT // 2**20} MiB", where=where)
+    return data
+
+
+def explain(data: bytes, error: Exception) -> tuple[str, str]:
+    """Where JSON stops being JSON, as line and column, and why."""
+    import json
+
+    # The standard library's reader knows the line; what it would let pass, such as NaN,
+    # is told in the words of the stricter one.
+    try:
+        json.loads(data)
+    except json.JSONDecodeError as better:
+        reason = better.msg[0].lower() + better.msg[1:]
+        return f"line {better.lineno}, column {better.colno}", reason
+    except UnicodeDecodeError:
+        return "", "it is not UTF-8"
+    except (RecursionError, ValueError):
+        pass
+    return "", str(error).removeprefix("JSON is malformed: ")
+
+
+def _too_deep(where: str) -> WrongUsage:
+    return WrongUsage(f"this is nested deeper than {MAX_DEPTH} levels", where=where)

@@ -1,0 +1,120 @@
+"""A run's events as plain lines, for a log or a pipe.
+
+    > ask (AgentNode)
+      ask: search
+      ask: search failed: tool 'search': exited with status 1 (0.2 s)
+    ! node 'ask': nothing fills {{name}}
+    x ask: the model answered with status 500
+    < ask (3.1 s)
+
+With ``--verbose`` also what goes in and comes out, and what plugins have to say.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Final, assert_never
+
+from heddle.cli.wording import fit, json_line, line, seconds
+from heddle.events import (
+    Event,
+    FlowCompleted,
+    FlowStarted,
+    NodeCompleted,
+    NodeFailed,
+    NodeStarted,
+    PluginEmitted,
+    PluginLogged,
+    TokenDelta,
+    TokensDiscarded,
+    ToolCalled,
+    ToolReturned,
+    Warned,
+)
+
+# Of a value on a line with --verbose. A whole document would bury the line after it.
+VALUE_SHOWN: Final = 2000
+# Nodes that only transform the state take no time worth a line.
+INSTANT: Final = 0.05
+
+
+class PlainLines:
+    """Turns events into lines.
+
+    Args:
+        verbose: Whether to show what goes in and comes out.
+        shown: Warnings that were printed already.
+        clock: Seconds, for durations.
+    """
+
+    def __init__(
+        self,
+        *,
+        verbose: bool = False,
+        shown: frozenset[str] = frozenset(),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._verbose = verbose
+        self._shown = shown
+        self._clock = clock
+        self._began: dict[str, float] = {}
+        # A failure that ends the run is told by the error that ends the program, so it
+        # is shown here only once something follows it.
+        self._failure: list[str] = []
+
+    def lines(self, event: Event) -> Iterator[str]:
+        """The lines for an event, fit for a terminal; often none."""
+        failure, self._failure = self._failure, []
+        yield from failure
+        match event:
+            case NodeStarted(node_name=node, node_type=kind, attempt=attempt):
+                self._began[node] = self._clock()
+                again = f", attempt {attempt}" if attempt > 1 else ""
+                yield f"> {line(node)} ({line(kind)}{again}){self._value(event.state)}"
+            case NodeCompleted(node_name=node):
+                took = self._took(node)
+                if self._verbose or took >= INSTANT:
+                    yield f"< {line(node)} ({seconds(took)}){self._value(event.state)}"
+            case NodeFailed(node_name=node, error=error):
+                self._failure = [f"x {line(node)}: {indented(error.message)}"]
+            case ToolCalled(node_name=node, tool_name=tool):
+                yield f"  {line(node)}: {line(tool)}{self._value(event.tool_args)}"
+            case ToolReturned():
+                yield from self._returned(event)
+            case Warned(message=message):
+                if message not in self._shown:
+                    yield warning(message)
+            case PluginLogged(level=level, message=message):
+                if self._verbose:
+                    yield f"  [{line(level)}] {indented(message)}"
+            case PluginEmitted():
+                if self._verbose:
+                    yield f"  [{line(event.type)}]{self._value(event.data)}"
+            case TokenDelta() | TokensDiscarded() | FlowStarted() | FlowCompleted():
+                return
+            case _:
+                assert_never(event)
+
+    def _returned(self, event: ToolReturned) -> Iterator[str]:
+        took = seconds(event.duration / 1000)
+        head = f"  {line(event.node_name)}: {line(event.tool_name)}"
+        if event.error is not None:
+            yield f"{head} failed: {indented(event.error.message)} ({took})"
+        elif self._verbose:
+            yield f"{head} answered ({took}){self._value(event.tool_result)}"
+
+    def _value(self, value: object) -> str:
+        return f" {json_line(value, most=VALUE_SHOWN)}" if self._verbose else ""
+
+    def _took(self, node: str) -> float:
+        now = self._clock()
+        return now - self._began.pop(node, now)
+
+
+def warning(message: str) -> str:
+    """A warning as a line."""
+    return f"! {indented(message)}"
+
+
+def indented(text: str) -> str:
+    """Text of several lines, those after the first set off from the line marks."""
+    return fit(text).replace("\n", "\n    ")

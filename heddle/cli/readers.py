@@ -1,0 +1,119 @@
+"""Who reads a run's events on the command line, and where to.
+
+Silent     --quiet: nobody
+Frames     --protocol: stdout, one JSON object a line
+Plain      stderr as lines: piped, or a terminal that cannot do more
+Live       stderr on a terminal (`heddle.cli.live`)
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, Protocol
+
+from heddle.cli.exits import OutputFailed, output_failed
+from heddle.cli.frames import error_frame, frame
+from heddle.cli.outlet import Outlet
+from heddle.cli.plain import PlainLines
+from heddle.events import Event
+
+# Frames that may wait for whoever reads stdout. One that is further behind has stalled.
+FRAMES_WAITING: Final = 64 * 1024 * 1024
+# Lines that may wait for stderr before some are left out.
+LINES_WAITING: Final = 1024 * 1024
+
+STDOUT: Final = 1
+STDERR: Final = 2
+
+
+class Reader(Protocol):
+    """What the run command needs of each of them."""
+
+    @property
+    def outlets(self) -> Iterable[Outlet]:
+        """What it writes to."""
+        ...
+
+    @property
+    def animate(self) -> Callable[[], Awaitable[None]] | None:
+        """What is to run beside the flow."""
+        ...
+
+    def see(self, event: Event, /) -> None:
+        """Show an event. Does not block."""
+        ...
+
+    def ended(self, error: Exception | None, /) -> None:
+        """The run is over; the last chance to show something."""
+        ...
+
+
+class Silent:
+    """Shows nothing."""
+
+    outlets: Iterable[Outlet] = ()
+    animate: Callable[[], Awaitable[None]] | None = None
+
+    def see(self, event: Event, /) -> None:
+        """Nothing."""
+
+    def ended(self, error: Exception | None, /) -> None:
+        """Nothing."""
+
+
+class Frames:
+    """Events as frames on stdout.
+
+    ``stop`` is called with the reason when they cannot be written: nobody would read what
+    the rest of the run has to say.
+    """
+
+    animate: Callable[[], Awaitable[None]] | None = None
+
+    def __init__(self, stop: Callable[[Exception], None]) -> None:
+        self._stop = stop
+        self._outlet = Outlet(STDOUT, most=FRAMES_WAITING, broken=self._broken)
+        self.outlets = (self._outlet,)
+
+    def see(self, event: Event, /) -> None:
+        """Write its frame."""
+        if not self._outlet.put(frame(event)):
+            self._stop(
+                OutputFailed(
+                    f"over {FRAMES_WAITING // 2**20} MiB of frames wait to be read",
+                    where="stdout",
+                    fix="Read them faster, or not at all: leave --protocol out.",
+                )
+            )
+
+    def ended(self, error: Exception | None, /) -> None:
+        """Write why it failed."""
+        if error is not None:
+            self._outlet.put(error_frame(error))
+
+    def _broken(self) -> None:
+        assert self._outlet.error is not None
+        self._stop(output_failed(self._outlet.error))
+
+
+class Plain:
+    """Events as lines on stderr. Left-out lines are counted and the count is told."""
+
+    animate: Callable[[], Awaitable[None]] | None = None
+
+    def __init__(self, lines: PlainLines) -> None:
+        self._lines = lines
+        self._outlet = Outlet(STDERR, most=LINES_WAITING)
+        self.outlets = (self._outlet,)
+        self._left_out = 0
+
+    def see(self, event: Event, /) -> None:
+        """Write its lines."""
+        for text in self._lines.lines(event):
+            if self._left_out:
+                text = f"… {self._left_out} lines left out: stderr is not read\n{text}"
+            if self._outlet.put(f"{text}\n".encode(errors="backslashreplace")):
+                self._left_out = 0
+            else:
+                self._left_out += 1
+
+    def ended(self, error: Exception | None, /) -> None:
+        """Nothing: the error is told by the program's end."""

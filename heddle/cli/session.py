@@ -1,0 +1,113 @@
+"""One run from the command line: its signals watched, its outlets emptied.
+
+The first SIGINT, SIGTERM or SIGHUP cancels the run, which ends its tools and plugins
+before anything else happens. Should that take longer than `PATIENCE`, the next signal
+ends the process on the spot.
+"""
+
+import os
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import Any, Final
+
+import trio
+
+from heddle.cli.exits import INTERRUPTIONS, Interrupted
+from heddle.cli.outlet import Outlet
+
+# Seconds that an interrupted run may take to end what it started.
+PATIENCE: Final = 2.0
+# Seconds that readers get for what is left to write once the run was interrupted.
+LAST_WORDS: Final = 0.3
+
+
+class Session:
+    """What goes on around one run. `execute` is called once, by ``trio.run``.
+
+    Args:
+        outlets: Where readers write to; emptied before `execute` returns.
+        animate: Runs beside the flow and is cancelled after it.
+        ended: Told of the error that ended the run, or None, before the outlets are
+            emptied.
+    """
+
+    def __init__(
+        self,
+        outlets: Iterable[Outlet] = (),
+        *,
+        animate: Callable[[], Awaitable[None]] | None = None,
+        ended: Callable[[Exception | None], None] = lambda _: None,
+    ) -> None:
+        self._outlets = tuple(outlets)
+        self._animate = animate
+        self._ended = ended
+        self._running = trio.CancelScope()
+        self._emptying = trio.CancelScope()
+        self._signal: int | None = None
+        self._reason: Exception | None = None
+
+    def stop(self, reason: Exception) -> None:
+        """Cancel the run; `execute` raises ``reason``."""
+        self._reason = self._reason or reason
+        self._running.cancel()
+
+    async def execute(self, run: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
+        """Carry out ``run``.
+
+        Raises:
+            Interrupted: A signal asked for it.
+            Exception: What `stop` was given, or whatever ``run`` raises.
+        """
+        result: dict[str, Any] = {}
+        failure: Exception | None = None
+        with trio.open_signal_receiver(*heeded()) as arrivals:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._watch, arrivals)
+                for outlet in self._outlets:
+                    nursery.start_soon(outlet.run)
+                if self._animate is not None:
+                    nursery.start_soon(self._animate)
+                with self._running:
+                    try:
+                        result = await run()
+                    except Exception as error:  # noqa: BLE001  raised below, outside the nursery
+                        failure = error
+                if self._running.cancelled_caught:
+                    failure = self._reason
+                elif failure is not None and self._reason is not None:
+                    # It failed while it was being stopped.
+                    failure, self._reason.__cause__ = self._reason, failure
+                self._ended(failure)
+                with self._emptying:
+                    for outlet in self._outlets:
+                        await outlet.drained()
+                nursery.cancel_scope.cancel()
+        if failure is None and not self._is_told():
+            failure = self._reason
+        if failure is not None:
+            raise failure
+        return result
+
+    def _is_told(self) -> bool:
+        """Whether all was written, of a run that came to its end.
+
+        Then it does not matter any more that a signal came while it was.
+        """
+        late = isinstance(self._reason, Interrupted) and not self._emptying.cancelled_caught
+        return self._reason is None or late
+
+    async def _watch(self, arrivals: AsyncIterator[int]) -> None:
+        asked = float("inf")
+        async for number in arrivals:
+            now = trio.current_time()
+            if now > asked + PATIENCE:
+                os._exit(128 + number)
+            if now < asked:
+                asked = now
+                self._emptying.deadline = now + PATIENCE / 2 + LAST_WORDS
+                self.stop(INTERRUPTIONS[number]())
+
+
+def heeded() -> list[int]:
+    """The signals to watch: those that whoever started us did not have ignored (nohup)."""
+    return [each for each in INTERRUPTIONS if signal.getsignal(each) != signal.SIG_IGN]

@@ -1,0 +1,109 @@
+"""``heddle validate``: everything that is wrong with a flow, at once. Runs nothing."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from heddle.cli.commands import debug_option
+from heddle.cli.wording import fit, fit_json
+from plugins_host import Fault
+
+
+@click.command(
+    "validate",
+    short_help="Say everything that is wrong with a flow.",
+    epilog="""\b
+Examples:
+  heddle validate flow.json
+  heddle validate flows/*.yaml
+  heddle validate flow.json --tools-dir tools
+  heddle validate flow.json --json | jq '.problems[].path'
+""",
+)
+@click.argument("flows", metavar="FLOW...", nargs=-1, required=True, type=click.Path())
+@click.option(
+    "--tools-dir",
+    metavar="DIR",
+    type=click.Path(),
+    help="Also check that the tools the flow names are there and can be run.",
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object for each flow."
+)
+@debug_option
+def command(flows: tuple[str, ...], tools_dir: str | None, *, as_json: bool) -> int:
+    """Check FLOW, an Agent Spec document in JSON or YAML, without running it.
+
+    Needs no credential and starts nothing. The exit status is 0 when nothing is wrong
+    and 1 otherwise; warnings are not wrong.
+    """
+    status = 0
+    for flow in flows:
+        report = check(flow, tools_dir)
+        status = status if report["valid"] else 1
+        if as_json:
+            import msgspec
+
+            click.echo(fit_json(msgspec.json.encode(report)))
+        else:
+            tell(flow, report)
+    return status
+
+
+def check(flow: str, tools_dir: str | None) -> dict[str, Any]:
+    """What is to be said about one document, ready for JSON."""
+    from heddle import launch
+    from heddle.spec import DocumentError
+
+    report: dict[str, Any] = {"flow": flow, "valid": False, "problems": [], "warnings": []}
+    try:
+        prepared = launch.load(flow)
+    except DocumentError as error:
+        report["problems"] = [described(each) for each in error.problems]
+        return report
+    except launch.UnreadableFile as error:
+        report["problems"] = [{"path": "", "what": error.what, "fix": error.fix}]
+        return report
+    report["warnings"] = [described(each) for each in prepared.warnings]
+    if tools_dir is not None:
+        report["problems"] = tool_problems(prepared.plan.tools, tools_dir)
+    report["valid"] = not report["problems"]
+    return report
+
+
+def described(problem: Any) -> dict[str, str]:
+    """One problem of a document as fields."""
+    return {"path": problem.path, "what": problem.what, "fix": problem.fix}
+
+
+def tool_problems(used: Any, tools_dir: str) -> list[dict[str, str]]:
+    """What stands against the tools that the nodes of a flow use."""
+    from heddle.tools import Tools
+
+    try:
+        tools = Tools.in_folder(Path(tools_dir))
+    except Fault as error:
+        return [{"path": "", "what": f"{error.where}: {error.what}", "fix": error.fix}]
+    return [
+        {"path": f"node {node!r}", "what": f"{fault.where}: {fault.what}", "fix": fault.fix}
+        for node, names in used.items()
+        for fault in tools.problems(names)
+    ]
+
+
+def tell(flow: str, report: dict[str, Any]) -> None:
+    """The same for a person: problems and warnings on stderr, a verdict on stdout."""
+    from plugins_host import sentence
+
+    for mark, group in (("x", "problems"), ("!", "warnings")):
+        for each in report[group]:
+            text = sentence(each["what"], where=each["path"], fix=each["fix"])
+            click.echo(f"{mark} {fit(flow)} {fit(text)}", err=True)
+    if report["valid"]:
+        count = len(report["warnings"])
+        noted = f", {count} warning{'s' * (count != 1)}" if count else ""
+        click.echo(f"{fit(flow)}: valid{noted}")
+    else:
+        count = len(report["problems"])
+        click.echo(f"{fit(flow)}: {count} problem{'s' * (count != 1)}", err=True)

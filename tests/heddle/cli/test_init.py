@@ -1,0 +1,100 @@
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from heddle.cli.init import FILES, TEMPLATE, make, undo
+from tests.heddle.cli.conftest import COMMAND, Heddle, surroundings
+
+
+def test_what_it_writes_runs_at_once(heddle: Heddle, tmp_path: Path) -> None:
+    done = heddle("init", "demo")
+    assert done.status == 0
+    assert "heddle run flow.json --tools-dir tools" in done.stdout
+    assert '"model_id"' in done.stdout
+    ran = subprocess.run(
+        [*COMMAND, "run", "flow.json", "--tools-dir", "tools"],
+        cwd=tmp_path / "demo",
+        env=surroundings(tmp_path),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(ran.stdout) == {"result": "The text has 9 words and 43 characters."}
+
+
+def test_what_it_writes_takes_an_input(heddle: Heddle) -> None:
+    heddle("init", "demo")
+    ran = heddle(
+        "run",
+        "demo/flow.json",
+        "--tools-dir",
+        "demo/tools",
+        "--input",
+        '{"text": "Count these four words"}',
+    )
+    assert json.loads(ran.stdout)["result"].startswith("The text has 4 words")
+
+
+def test_what_it_writes_is_valid_without_a_warning(heddle: Heddle) -> None:
+    heddle("init", "demo")
+    done = heddle("validate", "demo/flow.json", "--tools-dir", "demo/tools")
+    assert done == (0, "demo/flow.json: valid\n", "")
+
+
+def test_nothing_is_overwritten(heddle: Heddle, tmp_path: Path) -> None:
+    (tmp_path / "demo").mkdir()
+    (tmp_path / "demo" / "mine").write_text("mine")
+    done = heddle("init", "demo")
+    assert done.status == 2
+    assert done.stderr == (
+        "Error: demo: it exists already, and nothing is overwritten. "
+        "Choose another name, or remove it first.\n"
+    )
+    assert [each.name for each in (tmp_path / "demo").iterdir()] == ["mine"]
+    (tmp_path / "file").touch()
+    assert heddle("init", "file").status == 2
+
+
+def test_an_empty_folder_and_one_in_folders_that_are_not_there_will_do(
+    heddle: Heddle, tmp_path: Path
+) -> None:
+    (tmp_path / "empty").mkdir()
+    assert heddle("init", "empty").status == 0
+    assert heddle("init", "a/b/c").status == 0
+    assert (tmp_path / "a" / "b" / "c" / "flow.json").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_told_and_nothing_is_left(
+    heddle: Heddle, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    done = heddle("init", "file/demo")
+    assert done.status == 1
+    assert done.stderr.startswith("Error: ")
+    done = heddle("init", "x" * 300)
+    assert "File name too long" in done.stderr
+    assert "File name too long" in heddle("init", "new/" + "x" * 300).stderr
+    assert not (tmp_path / "new").exists()
+
+
+def test_what_was_made_is_removed_again_and_nothing_else(tmp_path: Path) -> None:
+    made: list[Path] = []
+    make(tmp_path / "a" / "b", made)
+    (tmp_path / "a" / "mine").touch()
+    (tmp_path / "a" / "b" / "file").touch()
+    undo([*made, tmp_path / "a" / "b" / "file", tmp_path / "a" / "b" / "never was"])
+    assert [each.name for each in (tmp_path / "a").iterdir()] == ["mine"]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_file_is_there_to_be_copied(name: str) -> None:
+    assert (TEMPLATE / name).is_file()
+
+
+def test_no_file_of_the_template_is_forgotten() -> None:
+    there = {
+        str(path.relative_to(TEMPLATE)) for path in TEMPLATE.rglob("*") if path.is_file()
+    }
+    assert there == set(FILES)

@@ -1,0 +1,470 @@
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.heddle.cli.conftest import (
+    COMMAND,
+    Heddle,
+    Script,
+    WriteFlow,
+    WriteTool,
+    agent_node,
+    document,
+    surroundings,
+    tool_node,
+)
+
+
+def test_the_result_is_the_only_thing_on_stdout(heddle: Heddle, flow: WriteFlow) -> None:
+    done = heddle("run", flow(), "--input", '{"a": [1, "ä"]}')
+    assert done.status == 0
+    assert done.stdout == '{"a":[1,"ä"]}\n'
+    assert done.stderr == "> start (StartNode)\n> end (EndNode)\n"
+
+
+def test_input_comes_from_a_file_or_from_stdin(
+    heddle: Heddle, flow: WriteFlow, tmp_path: Path
+) -> None:
+    (tmp_path / "state.json").write_text('{"a": 1}')
+    assert heddle("run", flow(), "--input", "@state.json").stdout == '{"a":1}\n'
+    assert heddle("run", flow(), "--input", "-", stdin='{"b": 2}').stdout == '{"b":2}\n'
+
+
+def test_a_flow_in_yaml_runs_the_same(heddle: Heddle, tmp_path: Path) -> None:
+    # JSON is YAML, and the name decides what reads it.
+    (tmp_path / "flow.yaml").write_text(json.dumps(document(), indent=1))
+    assert heddle("run", "flow.yaml", "--input", '{"a": 1}').stdout == '{"a":1}\n'
+
+
+def test_a_tool_of_the_folder_does_the_work(
+    heddle: Heddle, flow: WriteFlow, tool: WriteTool
+) -> None:
+    tool("double", """read x; printf '{"got":%s}' "$x" """)
+    done = heddle(
+        "run", flow(tool_node("double")), "--tools-dir", "tools", "--input", '{"n":2}'
+    )
+    assert json.loads(done.stdout) == {"n": 2, "got": {"n": 2}}
+
+
+def test_an_agent_with_a_scripted_model_uses_a_tool(
+    heddle: Heddle, flow: WriteFlow, tool: WriteTool
+) -> None:
+    tool("look", """printf '{"seen":"a\\u001b[31m cat"}'""")
+    script: Script = [{"tool_calls": [{"name": "look"}]}, {"content": "I see {{seen}}."}]
+    done = heddle("run", flow(agent_node("ask", script, "look")), "--tools-dir", "tools")
+    assert json.loads(done.stdout)["result"] == "I see a\x1b[31m cat."
+    assert "> ask (AgentNode)\n  ask: look\n" in done.stderr
+    assert "\x1b" not in done.stdout + done.stderr
+
+
+def test_quiet_leaves_errors_only(heddle: Heddle, flow: WriteFlow) -> None:
+    assert heddle("run", flow(), "-q").stderr == ""
+    done = heddle("run", flow(tool_node("t")), "-q")
+    assert done.status == 1
+    assert done.stderr.startswith("Error: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_verbose_shows_what_goes_in_and_comes_out(
+    heddle: Heddle, flow: WriteFlow, tool: WriteTool
+) -> None:
+    tool("t", "echo '{\"out\":1}'")
+    done = heddle(
+        "run", flow(tool_node("t")), "--tools-dir", "tools", "-v", "--input", '{"in":1}'
+    )
+    assert '> t (ToolNode) {"in":1}\n' in done.stderr
+    assert ' {"out":1}\n' in done.stderr
+
+
+def test_a_warning_of_the_document_is_told_once(heddle: Heddle, flow: WriteFlow) -> None:
+    done = heddle("run", flow(surprise=1), "--debug")
+    assert done.status == 0
+    assert done.stderr.count("surprise") == 1
+    assert done.stderr.startswith("! flow.json $")
+
+
+# ---- frames
+
+
+def test_the_protocol_puts_every_event_on_stdout(heddle: Heddle, flow: WriteFlow) -> None:
+    done = heddle("run", flow(), "--protocol", "heddle", "--input", '{"a": 1}')
+    frames = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [frame["type"] for frame in frames] == [
+        "flow_start",
+        "node_start",
+        "node_complete",
+        "node_start",
+        "node_complete",
+        "flow_complete",
+    ]
+    assert frames[-1]["state"] == {"a": 1}
+    assert done.stderr == ""
+
+
+def test_a_failed_run_ends_with_an_error_frame(heddle: Heddle, flow: WriteFlow) -> None:
+    done = heddle("run", flow(agent_node("a", [])), "--protocol", "heddle")
+    last = json.loads(done.stdout.splitlines()[-1])
+    assert done.status == 1
+    assert last["type"] == "error"
+    assert last["error"]["name"] == "NodeFailed"
+    assert done.stderr == f"Error: {last['error']['message']}\n"
+
+
+def test_an_unknown_protocol_is_wrong_usage(heddle: Heddle, flow: WriteFlow) -> None:
+    done = heddle("run", flow(), "--protocol", "hedle")
+    assert done.status == 2
+    assert done.stderr == (
+        "Error: --protocol: there is no protocol 'hedle'. Did you mean 'heddle'?\n"
+    )
+
+
+# ---- stdout that cannot be written
+
+
+@pytest.mark.parametrize("more", [[], ["--protocol", "heddle"]])
+def test_a_full_disk_is_told(flow: WriteFlow, tmp_path: Path, more: list[str]) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [*COMMAND, "run", flow(), "-q", *more],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            cwd=tmp_path,
+            env=surroundings(tmp_path),
+            check=False,
+        )
+    assert done.stderr.decode() == "Error: stdout: cannot write: No space left on device\n"
+    assert done.returncode == 1
+
+
+@pytest.mark.parametrize("more", [[], ["--protocol", "heddle"]])
+def test_a_reader_that_is_gone_is_told(
+    flow: WriteFlow, tmp_path: Path, more: list[str]
+) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [*COMMAND, "run", flow(), "-q", *more],
+        stdout=write,
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
+        env=surroundings(tmp_path),
+        check=False,
+    )
+    os.close(write)
+    assert done.stderr.decode() == "Error: stdout: cannot write: Broken pipe\n"
+    assert done.returncode == 1
+
+
+def test_a_reader_that_leaves_ends_a_run_that_is_read_as_frames(
+    flow: WriteFlow, tool: WriteTool, tmp_path: Path
+) -> None:
+    tool("quick", "echo '{}'")
+    tool("slow", "sleep 600")
+    name = flow(tool_node("quick"), tool_node("slow"))
+    arguments = ["run", name, "--tools-dir", "tools", "--protocol", "heddle"]
+    with subprocess.Popen(
+        [*COMMAND, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
+        env=surroundings(tmp_path),
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert b"flow_start" in process.stdout.readline()
+        process.stdout.close()
+        # Whether a frame is written after that is a matter of time; the next one is.
+        told = process.stderr.read().decode() if _ends(process) else ""
+        if told:
+            assert told == "Error: stdout: cannot write: Broken pipe\n"
+            assert process.returncode == 1
+
+
+def _ends(process: "subprocess.Popen[bytes]") -> bool:
+    """Whether it ends by itself; ended otherwise."""
+    try:
+        process.wait(3)
+    except subprocess.TimeoutExpired:
+        process.terminate()
+        process.wait(30)
+        return False
+    return True
+
+
+@pytest.mark.parametrize("closed", ["<&-", "2>&-", "<&- 2>&-"])
+def test_closed_descriptors_do_not_matter_where_they_are_not_needed(
+    flow: WriteFlow, tool: WriteTool, tmp_path: Path, closed: str
+) -> None:
+    tool("t", "echo '{\"done\":1}'")
+    command = " ".join([*COMMAND, "run", flow(tool_node("t")), "--tools-dir tools", closed])
+    done = subprocess.run(
+        ["/bin/sh", "-c", command],
+        stdout=subprocess.PIPE,
+        cwd=tmp_path,
+        env=surroundings(tmp_path),
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, b'{"done":1}\n')
+
+
+def test_a_closed_stdout_is_told_before_anything_runs(
+    flow: WriteFlow, tool: WriteTool, tmp_path: Path
+) -> None:
+    tool("t", f"touch {tmp_path}/ran")
+    command = " ".join([*COMMAND, "run", flow(tool_node("t")), "--tools-dir tools >&-"])
+    done = subprocess.run(
+        ["/bin/sh", "-c", command],
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
+        env=surroundings(tmp_path),
+        check=False,
+    )
+    assert done.returncode == 2
+    assert (
+        done.stderr.decode() == "Error: stdout: it is closed, and the result goes there\n"
+    )
+    assert not (tmp_path / "ran").exists()
+
+
+# ---- wrong usage
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "Missing argument 'FLOW'"),
+        (["flow.json", "extra"], "unexpected extra argument"),
+        (["flow.json", "--max-iterations", "0"], "0 is not in the range x>=1"),
+        (["flow.json", "--timeout", "0"], "0.0 is not in the range x>0"),
+        (["flow.json", "--timeout", "soon"], "'soon' is not a valid float"),
+        (["flow.json", "--tool-dir", "x"], "--tools-dir"),
+        (["flow.json", "--input", "[]"], "--input: this is an array"),
+        (["flow.json", "--input", "@nothing"], "--input @nothing: cannot read it"),
+        (["flow.json", "-i"], "chat comes in a later version"),
+    ],
+)
+def test_wrong_usage_is_status_2(
+    heddle: Heddle, flow: WriteFlow, arguments: list[str], says: str
+) -> None:
+    flow()
+    done = heddle("run", *arguments)
+    assert done.status == 2
+    assert says in done.stderr
+    assert done.stdout == ""
+
+
+def test_an_unknown_command_gets_a_guess(heddle: Heddle) -> None:
+    done = heddle("rnu")
+    assert done.status == 2
+    assert done.stderr.endswith("Choose from: run, validate, init, completion.\n")
+    assert "Did you mean 'validate'?" in heddle("valdate").stderr
+
+
+# ---- what is wrong on the disk, or in the run
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("f.json", None, "Error: f.json: cannot read it: No such file or directory"),
+        ("f.json", b"", "this document is empty"),
+        ("f.json", b'{"a":\n1,}', "f.json line 2, column"),
+        ("f.yaml", b"a:\n  - b\n c: [", "f.yaml line "),
+        ("f.json", b"[1]", "this holds a list"),
+        ("f.json", b'{"a": "\xff"}', "is not UTF-8"),
+        ("f.json", b'{"component_type": "Flo"}', "Did you mean 'Flow'"),
+        ("f.json", b"[" * 10_000 + b"]" * 10_000, "nested more than"),
+        ("f.json", b'{"a":' * 10_000 + b"1" + b"}" * 10_000, "nested more than"),
+        ("f.yaml", b"[" * 10_000 + b"]" * 10_000, "nested more than"),
+    ],
+)
+def test_a_document_that_cannot_be_used_is_status_1(
+    heddle: Heddle, tmp_path: Path, name: str, content: bytes | None, says: str
+) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    done = heddle("run", name)
+    assert done.status == 1
+    assert says in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_folder_is_no_flow(heddle: Heddle, tmp_path: Path) -> None:
+    assert "Error: tmp: cannot read it: Is a directory" in heddle("run", "tmp").stderr
+
+
+def test_a_document_of_50_megabytes_is_refused_quickly(
+    heddle: Heddle, tmp_path: Path
+) -> None:
+    with (tmp_path / "big.json").open("wb") as file:
+        file.write(b'{"a": "' + b"x" * 50 * 2**20 + b'"}')
+    done = heddle("run", "big.json")
+    assert done.status == 1
+    assert "MiB" in done.stderr
+
+
+def test_yaml_aliases_that_explode_are_refused(heddle: Heddle, tmp_path: Path) -> None:
+    rows = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    rows += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
+    (tmp_path / "bomb.yaml").write_text("\n".join(rows))
+    done = heddle("run", "bomb.yaml")
+    assert done.status == 1
+    assert "aliases expand to more than" in done.stderr
+
+
+def test_a_flow_of_10_000_nodes_is_read_and_stopped_by_its_limit(
+    heddle: Heddle, flow: WriteFlow
+) -> None:
+    many = [tool_node(f"n{n}", "t") for n in range(10_000)]
+    done = heddle("run", flow(*many), "-q")
+    assert done.status == 1
+    assert len(done.stderr) < 20_000
+
+
+def test_two_starts_and_no_end_are_refused(heddle: Heddle, flow: WriteFlow) -> None:
+    second = {"component_type": "StartNode", "id": "second", "name": "second"}
+    done = heddle("run", flow(second))
+    assert done.status == 1
+    assert "'second'" in done.stderr
+    no_end = document()
+    no_end["nodes"].pop()
+    no_end["control_flow_connections"] = []
+    done = heddle("run", flow(**no_end))
+    assert done.status == 1
+    assert "EndNode" in done.stderr
+
+
+def test_every_problem_of_a_document_is_told_at_once(
+    heddle: Heddle, flow: WriteFlow
+) -> None:
+    done = heddle(
+        "run", flow(name="flow.json", nodes=[], start_node={"$component_ref": "no"})
+    )
+    assert done.status == 1
+    assert "problems" in done.stderr
+
+
+def test_a_missing_tools_folder_is_told(heddle: Heddle, flow: WriteFlow) -> None:
+    done = heddle("run", flow(tool_node("t")), "--tools-dir", "absent")
+    assert done.status == 1
+    assert "absent: the tools folder does not exist. Make it, or correct" in done.stderr
+
+
+def test_unknown_and_unusable_tools_are_told_before_anything_runs(
+    heddle: Heddle, flow: WriteFlow, tool: WriteTool, tmp_path: Path
+) -> None:
+    tool("search", "touch ran")
+    (tmp_path / "tools" / "locked").touch(mode=0o644)
+    name = flow(tool_node("search"), tool_node("serch"), tool_node("locked"))
+    done = heddle("run", name, "--tools-dir", "tools")
+    assert done.status == 1
+    assert "Did you mean 'search'?" in done.stderr
+    assert "chmod +x" in done.stderr
+    assert "> " not in done.stderr
+
+
+def test_a_tool_that_fails_ends_the_run_with_what_it_said(
+    heddle: Heddle, flow: WriteFlow, tool: WriteTool, tmp_path: Path
+) -> None:
+    tool("t", "printf 'no \\033[31msuch city' >&2; exit 3")
+    done = heddle("run", flow(tool_node("t")), "--tools-dir", "tools")
+    assert done.status == 1
+    assert done.stderr == (
+        "> start (StartNode)\n> t (ToolNode)\nError: node 't' (ToolNode): "
+        "tool 't': exited with status 3: no \\x1b[31msuch city\n"
+    )
+    assert done.stdout == ""
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_a_tool_that_is_too_slow_ends_the_run(
+    heddle: Heddle, flow: WriteFlow, tool: WriteTool
+) -> None:
+    tool("t", "sleep 600")
+    name = flow(tool_node("t"))
+    done = heddle("run", name, "--tools-dir", "tools", "--tool-timeout", "200")
+    assert done.status == 1
+    assert "timed out after 0.2 s" in done.stderr
+
+
+def test_a_run_that_is_too_slow_is_ended(
+    heddle: Heddle, flow: WriteFlow, tool: WriteTool, tmp_path: Path
+) -> None:
+    tool("t", "sleep 600")
+    name = flow(tool_node("t"))
+    done = heddle("run", name, "--tools-dir", "tools", "--timeout", "700")
+    assert done.status == 1
+    assert "took longer than 0.7 s" in done.stderr
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_a_traceback_is_shown_only_with_debug(heddle: Heddle, flow: WriteFlow) -> None:
+    name = flow(tool_node("t"))
+    assert "Traceback" not in heddle("run", name).stderr
+    assert "Traceback" in heddle("run", name, "--debug").stderr
+    assert "Traceback" in heddle("run", "--debug", name).stderr
+
+
+# ---- help
+
+
+def test_help_has_examples_and_goes_to_stdout(heddle: Heddle) -> None:
+    for arguments in (["--help"], ["run", "--help"], ["validate", "-h"], ["init", "-h"]):
+        done = heddle(*arguments)
+        assert done.status == 0
+        assert "Example" in done.stdout
+        assert done.stderr == ""
+
+
+def test_help_names_every_option_of_run(heddle: Heddle) -> None:
+    said = heddle("run", "--help").stdout
+    for option in (
+        "--input",
+        "--tools-dir",
+        "--plugin ",
+        "--plugin-config",
+        "--max-iterations",
+        "--max-node-attempts",
+        "--timeout",
+        "--tool-timeout",
+        "--plugin-timeout",
+        "--max-tools",
+        "--no-stream",
+        "--protocol",
+        "--interactive",
+        "--verbose",
+        "--quiet",
+        "--debug",
+    ):
+        assert option in said
+
+
+def test_the_version_is_told(heddle: Heddle) -> None:
+    from heddle import __version__
+
+    assert heddle("--version").stdout == f"heddle {__version__}\n"
+
+
+def test_help_onto_a_full_disk_is_told(tmp_path: Path) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [*COMMAND, "--help"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            env=surroundings(tmp_path),
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr.decode() == "Error: stdout: cannot write: No space left on device\n"
+
+
+def test_the_server_says_that_it_comes_later(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from heddle.__main__ import server
+
+    assert server() == 2
+    assert "comes in a later version" in capsys.readouterr().err

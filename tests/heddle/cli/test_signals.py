@@ -1,0 +1,140 @@
+"""Interrupted runs: the status, how soon, and what is left."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.heddle.cli.conftest import (
+    COMMAND,
+    WriteFlow,
+    WriteTool,
+    surroundings,
+    tool_node,
+)
+from tests.heddle.tools.conftest import appears, processes_of
+
+# What a command may take to end, on a machine that is busy with other tests.
+SOON = 10
+
+
+@contextmanager
+def running(
+    folder: Path, *arguments: str, ready: Path
+) -> Iterator["subprocess.Popen[bytes]"]:
+    """A command that is in the middle of its work."""
+    process = subprocess.Popen(
+        [*COMMAND, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=folder,
+        env=surroundings(folder),
+        start_new_session=True,
+    )
+    try:
+        appears(ready, within=60)
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def ready(tmp_path: Path) -> Path:
+    """A file that the tool writes when it is at work."""
+    return tmp_path / "ready"
+
+
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)],
+)
+@pytest.mark.parametrize("more", [[], ["--protocol", "heddle"]])
+def test_a_signal_ends_the_run_its_tools_and_its_folders(
+    flow: WriteFlow,
+    tool: WriteTool,
+    tmp_path: Path,
+    ready: Path,
+    number: int,
+    status: int,
+    more: list[str],
+) -> None:
+    tool("t", f"trap '' TERM; (trap '' TERM; sleep 600) & echo up > {ready}; sleep 600")
+    arguments = ["run", flow(tool_node("t")), "--tools-dir", "tools", *more]
+    with running(tmp_path, *arguments, ready=ready) as process:
+        assert processes_of(tmp_path / "tmp") != []
+        process.send_signal(number)
+        started = time.monotonic()
+        out, told = process.communicate(timeout=SOON)
+        assert time.monotonic() - started < SOON
+    assert process.returncode == status
+    assert told.decode().endswith("Interrupted.\n")
+    assert "Traceback" not in told.decode()
+    if more:
+        assert out.decode().splitlines()[-1].startswith('{"type":"error"')
+    else:
+        assert out == b""
+    assert processes_of(tmp_path / "tmp") == []
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_a_stalled_reader_does_not_keep_a_run_from_being_interrupted(
+    flow: WriteFlow, tool: WriteTool, tmp_path: Path, ready: Path
+) -> None:
+    # Far more than a pipe takes, on both streams, and nobody reads either.
+    big = "head -c 300000 /dev/zero | tr '\\0' x"
+    tool("big", f"printf '{{\"x\":\"'; {big}; printf '\"}}'")
+    tool("t", f"echo up > {ready}; exec sleep 600")
+    name = flow(tool_node("big"), tool_node("t"))
+    for more in (["-v"], ["--protocol", "heddle"]):
+        ready.unlink(missing_ok=True)
+        arguments = ["run", name, "--tools-dir", "tools", *more]
+        with running(tmp_path, *arguments, ready=ready) as process:
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(SOON) == 143
+    assert processes_of(tmp_path / "tmp") == []
+
+
+def test_an_ignored_signal_stays_ignored(
+    flow: WriteFlow, tool: WriteTool, tmp_path: Path, ready: Path
+) -> None:
+    tool("t", f"echo up > {ready}; while [ -e {ready} ]; do sleep 0.05; done")
+    command = " ".join([*COMMAND, "run", flow(tool_node("t")), "--tools-dir", "tools"])
+    process = subprocess.Popen(
+        ["/bin/sh", "-c", f"trap '' HUP INT; exec {command}"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd=tmp_path,
+        env=surroundings(tmp_path),
+    )
+    appears(ready, within=60)
+    for number in (signal.SIGHUP, signal.SIGINT):
+        process.send_signal(number)
+    ready.unlink()
+    assert process.communicate(timeout=60)[0] == b"{}\n"
+    assert process.returncode == 0
+
+
+def test_a_signal_before_the_run_begins_ends_the_command(
+    tmp_path: Path, flow: WriteFlow
+) -> None:
+    fifo = tmp_path / "input"
+    os.mkfifo(fifo)
+    process = subprocess.Popen(
+        [*COMMAND, "run", flow(), "--input", f"@{fifo}"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
+        # The file that is being opened when the signal comes is nobody's.
+        env=surroundings(tmp_path, {"PYTHONWARNINGS": "ignore"}),
+    )
+    with fifo.open("wb"):  # opens when the command is there to read
+        process.send_signal(signal.SIGINT)
+        out, told = process.communicate(timeout=60)
+    assert (process.returncode, out, told.strip()) == (130, b"", b"Interrupted.")
