@@ -44,7 +44,11 @@ def check_flow(
         )
     for field, ends in _ENDS.items():
         for index, edge in enumerate(_list(_get(flow, field))):
-            place = paths.get(edge, ((path, field), index))
+            if not isinstance(edge, Component | Broken):
+                continue
+            place: Path = (
+                paths[edge] if isinstance(edge, Component) else ((path, field), index)
+            )
             for end in ends:
                 node = _get(edge, end)
                 if isinstance(node, Component) and id(node) not in known:

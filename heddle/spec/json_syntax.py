@@ -43,10 +43,10 @@ def parse_json(data: bytes, name: str) -> Any:
         raise too_deep(name, _deepest(text_of(data, name))) from None
     except msgspec.DecodeError as error:
         _explain_json(data, name, error)
-    if data.count(b":") != colons or b"\\u003" in data:
-        _refuse_repeated_keys(data, name)
     if data.count(b"[") + data.count(b"{") > MAX_NESTING and _nests_too_deep(document):
         raise too_deep(name, _deepest(text_of(data, name)))
+    if data.count(b":") != colons or b"\\u003" in data:
+        _refuse_repeated_keys(data.decode(), name)
     return document
 
 
@@ -76,7 +76,7 @@ def _deepest(text: str) -> str:
                     return position(text, token.start())
             case "]" | "}":
                 depth -= 1
-    return ""  # pragma: no cover  only asked when there is such a place
+    return ""  # what is malformed may end before its brackets do
 
 
 def _explain_json(data: bytes, name: str, error: msgspec.DecodeError) -> NoReturn:
@@ -127,7 +127,7 @@ class _Object(dict[str, Any]):
     written: tuple[str, ...] = ()
 
 
-def _refuse_repeated_keys(data: bytes, name: str) -> None:
+def _refuse_repeated_keys(text: str, name: str) -> None:
     import json
 
     def read(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -137,11 +137,9 @@ def _refuse_repeated_keys(data: bytes, name: str) -> None:
         return read
 
     problems: list[Problem] = []
-    waiting: list[tuple[Any, Path]] = [(json.loads(data, object_pairs_hook=read), None)]
-    while waiting:
+    waiting: list[tuple[Any, Path]] = [(json.loads(text, object_pairs_hook=read), None)]
+    while waiting and len(problems) < MAX_PROBLEMS:
         value, path = waiting.pop()
-        if len(problems) >= MAX_PROBLEMS:
-            break
         if isinstance(value, _Object):
             problems += [
                 Problem(

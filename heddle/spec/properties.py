@@ -24,6 +24,7 @@ JSON_TYPES: Final = frozenset(
 _SCHEMAS: Final = frozenset(("items", "additionalProperties", "not", "contains"))
 _SCHEMA_LISTS: Final = frozenset(("anyOf", "oneOf", "allOf", "prefixItems"))
 _SCHEMA_MAPS: Final = frozenset(("properties", "$defs", "definitions", "patternProperties"))
+_WITH_SCHEMAS: Final = _SCHEMAS | _SCHEMA_LISTS | _SCHEMA_MAPS
 
 
 def read_property(raw: Any, path: Path, problems: Problems) -> Property | None:
@@ -65,9 +66,10 @@ def check_schema(schema: Any, path: Path, problems: Problems) -> None:
     kind = schema.get("type")
     if (type(kind) is not str or kind not in JSON_TYPES) and "type" in schema:
         _check_types(kind, (path, "type"), problems)
+    if _WITH_SCHEMAS.isdisjoint(schema):
+        return
     for key, value in schema.items():
-        of = type(value)
-        if of is dict or of is list:
+        if key in _WITH_SCHEMAS:
             _check_keyword(key, value, (path, key), problems)
 
 
@@ -81,6 +83,9 @@ def _check_keyword(key: str, value: Any, path: Path, problems: Problems) -> None
     elif key in _SCHEMA_MAPS and type(value) is dict:
         for name, schema in value.items():
             check_schema(schema, (path, name), problems)
+    else:
+        wanted = "a list of schemas" if key in _SCHEMA_LISTS else "an object of schemas"
+        problems.add(path, f"this is {shown(value)} where {wanted} belongs")
 
 
 def _check_types(kind: Any, path: Path, problems: Problems) -> None:

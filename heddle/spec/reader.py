@@ -148,6 +148,7 @@ class _Reader:
         self.problems = Problems()
         self.warnings: list[Problem] = []
         self.definitions: dict[str, _Definition] = {}
+        self.read: dict[str, Component] = {}
         self.following: list[str] = []
         self.dangling: list[tuple[str, Path]] = []
         self.scanned = False
@@ -160,6 +161,9 @@ class _Reader:
         # The version that the document declares, when features may be too new for it.
         self.declared: tuple[str, Version] | None = None
         self.raw: dict[str, Any] = {}
+        # The list that a path was last written for, and how it was written.
+        self.container: Path = None
+        self.container_path = ""
 
     # --- the document ---------------------------------------------------------------
 
@@ -352,8 +356,15 @@ class _Reader:
         for key, value in raw.items():
             if type(value) is dict or type(value) is list:
                 field = fields.get(key)
-                if field is not None:
-                    values[key] = self._field(field, value, (path, key), depth + 1)
+                if field is None:
+                    continue
+                if type(value) is dict and field.content is Content.COMPONENTS:
+                    # Most of what edges hold: a reference to what was read before.
+                    identity = value.get(_REF)
+                    if type(identity) is str and len(value) == 1 and identity in self.read:
+                        values[key] = self.read[identity]
+                        continue
+                values[key] = self._field(field, value, (path, key), depth + 1)
         if not raw.keys() <= plan.known:
             self._unknown_keys(raw, plan, path)
         if self.declared is not None:
@@ -388,7 +399,7 @@ class _Reader:
         identity = raw.get("id")
         if identity is None:
             if "id" not in raw:
-                values["id"] = write_path(path)
+                values["id"] = self._written(path)
             return
         if type(identity) is not str:
             return
@@ -601,6 +612,8 @@ class _Reader:
         self.following.pop()
         definition.open = False
         definition.read = True
+        if isinstance(definition.value, Component):
+            self.read[identity] = definition.value
         return definition.value
 
     def _read_definition(self, definition: _Definition, depth: int) -> Any:
@@ -664,6 +677,15 @@ class _Reader:
             return one_of(identity, self.definitions)
         guess = nearest(identity, islice(self.definitions, _COMPARED_DEFINITIONS))
         return f"Did you mean {guess!r}?" if guess else ""
+
+    def _written(self, path: Path) -> str:
+        """`write_path`, which is asked for many items of one list in a row."""
+        if path is None or type(path[1]) is str:
+            return write_path(path)
+        container, index = path
+        if self.container is not container:
+            self.container, self.container_path = container, write_path(container)
+        return f"{self.container_path}[{index}]"
 
     # --- notes ----------------------------------------------------------------------
 

@@ -80,6 +80,11 @@ def _alternatives(schema: Schema) -> list[Schema] | None:
     return None
 
 
+def _properties(schema: Mapping[str, Any]) -> Mapping[str, Schema]:
+    properties = schema.get("properties")
+    return properties if isinstance(properties, Mapping) else {}
+
+
 # --- may it flow? -------------------------------------------------------------------
 
 _NUMERIC: Final = frozenset(("integer", "number", "boolean"))
@@ -156,7 +161,7 @@ class _Comparison:
         return True
 
     def _objects(self, source: Any, destination: Any) -> bool:
-        have, want = source.get("properties", {}), destination.get("properties", {})
+        have, want = _properties(source), _properties(destination)
         for name, schema in want.items():
             if name not in have or not self.holds(have[name], schema):
                 return False
@@ -286,8 +291,7 @@ def _as_list(value: Any, schema: Any, within: _Conversion, path: str) -> Any:
 def _as_object(value: Any, schema: Any, within: _Conversion, path: str) -> Any:
     if not isinstance(value, Mapping):
         raise TypeConversionError(value, "an object", path)
-    known = schema.get("properties")
-    known = known if isinstance(known, Mapping) else {}
+    known = _properties(schema)
     rest = schema.get("additionalProperties", True)
     if not known and rest is True:
         return value

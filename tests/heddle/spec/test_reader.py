@@ -1,5 +1,7 @@
 """Documents become typed, linked components, or everything that is wrong is told."""
 
+import functools
+import inspect
 import json
 import subprocess
 import sys
@@ -285,7 +287,7 @@ def test_random_flows_are_the_same_from_json_and_yaml(
                     {"title": "a b"},
                     {"title": "", "type": "sting"},
                     {"title": "x", "type": ["null", "int"]},
-                    {"title": "y", "items": 3, "properties": {"z": {"type": "list"}}},
+                    {"title": "y", "properties": {"z": {"type": "list"}}},
                     {"title": "ok", "type": "string"},
                     {"title": "ok", "type": "string"},
                 ]
@@ -331,15 +333,113 @@ def test_every_problem_is_told_with_its_path(document: Any, sentences: list[str]
     assert sentences_of(document) == sentences
 
 
-def test_numbers_where_lists_of_schemas_belong_are_no_schemas() -> None:
+def test_schemas_stand_where_schemas_belong() -> None:
     bad = [
         {"title": "a", "items": 3, "anyOf": [{}, 4]},
         {"title": "b", "properties": {"p": 1}},
+        {"title": "c", "properties": [], "oneOf": "x", "items": [{}]},
     ]
     assert sentences_of(agent(inputs=bad)) == [
+        "$.inputs[0].items: 3 is not a JSON Schema. Write an object.",
         "$.inputs[0].anyOf[1]: 4 is not a JSON Schema. Write an object.",
         "$.inputs[1].properties.p: 1 is not a JSON Schema. Write an object.",
+        "$.inputs[2].properties: this is an empty list where an object of schemas belongs",
+        "$.inputs[2].oneOf: this is 'x' where a list of schemas belongs",
+        "$.inputs[2].items: a list is not a JSON Schema. Write an object.",
     ]
+
+
+@pytest.mark.parametrize(
+    ("document", "sentence"),
+    [
+        (agent(id=None), "$.id: this is null where text belongs"),
+        (agent(id=7), "$.id: this is 7 where text belongs"),
+        (agent(description=["x"]), "$.description: this is a list where text belongs"),
+        (agent(metadata=[]), "$.metadata: this is an empty list where an object belongs"),
+        (
+            agent(llm_config={**LLM, "default_generation_parameters": [1]}),
+            "$.llm_config.default_generation_parameters: this is a list where an object "
+            "belongs",
+        ),
+        (
+            {
+                "component_type": "DbmsVectorChainLlmConfig",
+                "name": "x",
+                "model_id": "",
+                "provider": "p",
+                "url": "u",
+            },
+            "$.model_id: this is '' where text that isn't empty belongs",
+        ),
+        (
+            {**flow(), "nodes": [ref("start"), 5, 5]},
+            "$.nodes[1]: this is 5 where a node belongs. Use StartNode, EndNode, LlmNode, "
+            "AgentNode, ToolNode, BranchingNode, FlowNode, MapNode, ParallelMapNode, "
+            "ParallelFlowNode, CatchExceptionNode, ApiNode, InputMessageNode or "
+            "OutputMessageNode.",
+        ),
+        (
+            {"component_type": "ToolNode", "name": "n", "tool": {"component_type": "Qq"}},
+            "$.tool.component_type: 'Qq' is not a component type. Choose from: ",
+        ),
+        (
+            {
+                "component_type": "BranchingNode",
+                "name": "n",
+                "mapping": {"a b": 1, "c": "d"},
+            },
+            "$.mapping['a b']: this is 1 where text belongs",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_told_in_plain_words(document: Any, sentence: str) -> None:
+    assert sentences_of(document)[0].startswith(sentence)
+
+
+def test_schemas_may_be_true_or_false() -> None:
+    inputs = [{"title": "a", "items": True, "additionalProperties": False}]
+    assert not problems_of(agent(inputs=inputs))
+
+
+def test_a_very_long_path_is_shown_without_its_middle() -> None:
+    schema: dict[str, Any] = {"type": "wrong"}
+    for _ in range(50):
+        schema = {"items": schema}
+    [problem] = problems_of(agent(inputs=[{"title": "x", **schema}]))
+    assert problem.path.startswith("$.inputs[0].items.items.")
+    assert problem.path.endswith(".items.type")
+    assert "…" in problem.path
+    assert problem.path.count(".items") < 45
+
+
+def test_keys_that_are_no_words_are_quoted_in_paths() -> None:
+    bad = {"component_type": "ServerTool"}
+    document = agent(**{"$referenced_components": {"it's": bad, "x" * 200: bad}})
+    paths = [problem.path for problem in problems_of(document)]
+    assert paths[0] == """$.$referenced_components["it's"]"""
+    assert paths[1] == f"$.$referenced_components['{'x' * 79}…']"
+
+
+def test_no_more_warnings_are_kept_than_anybody_reads() -> None:
+    document = agent(**{f"unknown{index}": index for index in range(5000)})
+    assert len(read(document).warnings) == MAX_PROBLEMS
+
+
+def test_a_document_read_from_deep_inside_a_program_is_refused_and_not_a_crash() -> None:
+    document = agent(
+        inputs=[
+            {"title": "x", **functools.reduce(lambda s, _: {"items": s}, range(120), {})}
+        ]
+    )
+    data = json.dumps(document).encode()
+
+    def deeper(levels: int) -> Document:
+        return read_document(data) if levels == 0 else deeper(levels - 1)
+
+    depth = len(inspect.stack(0))
+    with pytest.raises(DocumentError, match="nested more than"):
+        deeper(sys.getrecursionlimit() - depth - 60)
+    assert isinstance(deeper(100), Document)
 
 
 def test_problems_in_one_component_do_not_hide_those_of_another() -> None:

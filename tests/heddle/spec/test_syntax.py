@@ -11,6 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from heddle.spec import MAX_DOCUMENT, MAX_NESTING, DocumentError, read_document
+from heddle.spec.problems import MAX_PROBLEMS
 from heddle.spec.syntax import Format, parse
 
 FORMATS: tuple[Format, ...] = ("json", "yaml")
@@ -364,6 +365,26 @@ def test_repeated_keys_are_all_told() -> None:
     with pytest.raises(DocumentError) as raised:
         read_document(document, name="d.json")
     assert [problem.path for problem in raised.value.problems] == ["$.a", "$.l[1].b"]
+
+
+def test_no_more_repeated_keys_are_told_than_anybody_reads() -> None:
+    document = b'{"l": [' + b",".join([b'{"a": 1, "a": 2}'] * 1000) + b"]}"
+    with pytest.raises(DocumentError) as raised:
+        parse(document, name="d.json")
+    assert len(raised.value.problems) == MAX_PROBLEMS
+
+
+@pytest.mark.parametrize("levels", [200, 600, 950, 990])
+def test_deep_nesting_that_is_malformed_or_repeats_keys_is_told(levels: int) -> None:
+    assert "flow" in refusal(b"[" * levels + b"x", kind="json")
+    repeated = b'{"a":1,"a":' * levels + b"1" + b"}" * levels
+    assert "levels deep" in refusal(repeated, kind="json")
+
+
+def test_an_integer_that_nobody_counts_to_is_refused_in_yaml_too() -> None:
+    assert refusal(b"a: " + b"9" * 5000, name="d.yaml") == (
+        "d.yaml line 1, column 4: an integer of 5000 digits is out of range"
+    )
 
 
 def test_colons_inside_text_are_no_sign_of_a_repeated_key() -> None:

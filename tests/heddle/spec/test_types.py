@@ -244,6 +244,21 @@ def test_a_type_that_is_only_itself_is_an_error_and_no_endless_loop() -> None:
         convert("x", circle)
 
 
+def test_a_value_nested_without_end_cannot_be_converted() -> None:
+    value: Any = {}
+    for _ in range(2000):
+        value = {"value": 1, "children": [value]}
+    with pytest.raises(TypeConversionError):
+        convert(value, TREE)
+
+
+def test_types_that_json_schema_does_not_know_convert_nothing() -> None:
+    assert convert(5, {"type": "text"}) == 5
+    assert convert([5], list_of({"type": "text"})) == [5]
+    assert convert(5, {"type": 7}) == 5
+    assert convert(1.5, NUMBER) == 1.5
+
+
 def test_the_value_itself_is_left_as_it_is() -> None:
     value = {"a": [1, 2]}
     assert convert(value, object_of(a=list_of(STRING))) == {"a": ["1", "2"]}
