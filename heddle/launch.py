@@ -10,7 +10,8 @@ shared by all runs of the same document.
 
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -26,6 +27,8 @@ from heddle.spec import MAX_DOCUMENT, Format, Problem, read_document
 from plugins_host import Fault
 
 if TYPE_CHECKING:
+    from heddle.engine.gate import Policies
+    from heddle.services import ModelService
     from heddle.tools import Tools
     from plugins_host.channel import PluginLine, PluginLog
 
@@ -186,6 +189,107 @@ def install(options: RunOptions) -> Installed:
     )
 
 
+class Engine:
+    """What all runs share: models, tools, policies, limits. From `open_engine`."""
+
+    def __init__(
+        self,
+        models: "ModelService",
+        tools: "Tools | None",
+        policies: "Policies | None",
+        limits: Limits,
+    ) -> None:
+        from heddle.services import ToolService
+
+        self._models = models
+        self._tools = tools
+        self._tool_service = ToolService(tools)
+        self._policies = policies
+        self._limits = limits
+
+    async def run(
+        self,
+        prepared: Prepared,
+        inputs: Mapping[str, Any],
+        report: Callable[[Event], None],
+        *,
+        stream: bool,
+    ) -> dict[str, Any]:
+        """Run a document once.
+
+        Args:
+            prepared: From `load` or `prepare`.
+            inputs: The starting state.
+            report: Called with each event, in order; must not block.
+            stream: Whether somebody reads the text of models as it comes.
+
+        Returns:
+            The flow's result.
+
+        Raises:
+            ToolsMissing: The flow uses tools that are not there; nothing has run.
+            RunFailed: The run did not reach an end.
+        """
+        from heddle.engine.run import Run
+        from heddle.engine.work import Services
+
+        self.check(prepared)
+        services = Services(
+            self._models, self._tool_service, report, stream, self._policies
+        )
+        return await Run(prepared.plan, services, self._limits).execute(inputs)
+
+    def check(self, prepared: Prepared) -> None:
+        """See that all the tools that the flow uses are there.
+
+        Raises:
+            ToolsMissing: They are not.
+        """
+        wanted = prepared.plan.tools
+        if not wanted:
+            return
+        from heddle.tools import Tools
+
+        tools = Tools() if self._tools is None else self._tools
+        faults = [
+            (node, fault)
+            for node, names in wanted.items()
+            for fault in tools.problems(names)
+        ]
+        if faults:
+            raise ToolsMissing(faults)
+
+
+@asynccontextmanager
+async def open_engine(
+    options: RunOptions,
+    *,
+    installed: Installed | None = None,
+    plugin_log: "PluginLog | None" = None,
+) -> AsyncIterator[Engine]:
+    """What any number of runs share, ended when the context is left.
+
+    Args:
+        options: Tools, plugins and limits; inputs and streaming are each run's own.
+        installed: From `install`; None to install what the options name.
+        plugin_log: Told what plugins print; None to send it to Python's logging.
+
+    Raises:
+        Fault: The folder of tools or a plugin can't be used.
+    """
+    from heddle.services import open_models
+
+    tools = _tools(options)
+    installed = install(options) if installed is None else installed
+    async with (
+        installation.policies_of(
+            installed, log=plugin_log or log_plugin_line, patience=options.plugin_timeout
+        ) as policies,
+        open_models(os.environ) as models,
+    ):
+        yield Engine(models, tools, policies, options.limits)
+
+
 async def run(
     prepared: Prepared,
     options: RunOptions,
@@ -196,34 +300,11 @@ async def run(
 ) -> dict[str, Any]:
     """Run a document once, with everything that it needs started and ended around it.
 
-    Args:
-        prepared: From `load` or `prepare`.
-        options: Inputs, tools and limits.
-        report: Called with each event, in order; must not block.
-        installed: From `install`; None to install what the options name.
-        plugin_log: Told what plugins print; None to send it to Python's logging.
-
-    Returns:
-        The flow's result.
-
     Raises:
-        RunFailed: The run did not reach an end.
-        ToolsMissing: The flow uses tools that are not there.
+        Fault: As `open_engine` and `Engine.run`.
     """
-    from heddle.engine.run import Run
-    from heddle.engine.work import Services
-    from heddle.services import open_services
-
-    tools = _tools(prepared.plan, options)
-    installed = install(options) if installed is None else installed
-    async with (
-        installation.policies_of(
-            installed, log=plugin_log or log_plugin_line, patience=options.plugin_timeout
-        ) as policies,
-        open_services(tools, os.environ) as (models, tool_service),
-    ):
-        services = Services(models, tool_service, report, options.stream, policies)
-        return await Run(prepared.plan, services, options.limits).execute(options.inputs)
+    async with open_engine(options, installed=installed, plugin_log=plugin_log) as engine:
+        return await engine.run(prepared, options.inputs, report, stream=options.stream)
 
 
 def log_plugin_line(line: "PluginLine") -> None:
@@ -235,22 +316,14 @@ def log_plugin_line(line: "PluginLine") -> None:
     )
 
 
-def _tools(plan: Plan, options: RunOptions) -> "Tools | None":
-    """The tools of the folder, all that the flow uses known to be there."""
-    if options.tools_dir is None and not plan.tools:
+def _tools(options: RunOptions) -> "Tools | None":
+    """The tools of the folder; None without one."""
+    if options.tools_dir is None:
         return None
     from heddle.tools import Slots, Tools, default_limit
 
-    tools = Tools.in_folder(
-        None if options.tools_dir is None else Path(options.tools_dir),
+    return Tools.in_folder(
+        Path(options.tools_dir),
         slots=Slots(options.max_tools or default_limit()),
         timeout=options.tool_timeout,
     )
-    faults = [
-        (node, fault)
-        for node, names in plan.tools.items()
-        for fault in tools.problems(names)
-    ]
-    if faults:
-        raise ToolsMissing(faults)
-    return tools

@@ -95,12 +95,10 @@ class ToolService:
 
 
 @asynccontextmanager
-async def open_services(
-    tools: "Tools | None", environ: Mapping[str, str]
-) -> AsyncIterator[tuple[ModelService, ToolService]]:
-    """Models and tools for any number of runs; connections are closed on leaving."""
+async def open_models(environ: Mapping[str, str]) -> AsyncIterator[ModelService]:
+    """Model calls for any number of runs; connections are closed on leaving."""
     models = ModelService(environ)
     try:
-        yield models, ToolService(tools)
+        yield models
     finally:
         await models.aclose()
