@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         ModelServerError,
         ModelTimedOut,
         ModelUnreachable,
+        RequestInvalid,
         ScriptFault,
     )
     from heddle.models.transport import Timeouts
@@ -47,6 +48,7 @@ __all__ = [
     "ModelServerError",
     "ModelTimedOut",
     "ModelUnreachable",
+    "RequestInvalid",
     "ScriptFault",
     "ScriptedEndpoint",
     "Secret",
@@ -80,6 +82,7 @@ _HOMES: Final = {
             "ModelServerError",
             "ModelTimedOut",
             "ModelUnreachable",
+            "RequestInvalid",
             "ScriptFault",
         ),
         "errors",

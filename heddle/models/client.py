@@ -13,6 +13,7 @@ from math import inf
 from types import TracebackType
 from typing import Final, Protocol, Self
 
+import msgspec
 import trio
 from msgspec import Struct
 
@@ -27,6 +28,7 @@ from heddle.models.errors import (
     ModelTimedOut,
     ModelUnreachable,
     ProviderComplaint,
+    RequestInvalid,
     UnreadableAnswer,
 )
 from heddle.models.proxies import Proxies, Proxy, read_proxies
@@ -142,6 +144,11 @@ class ModelClient:
     ) -> None:
         await self.aclose()
 
+    @property
+    def open_connections(self) -> int:
+        """Connections that are open now, in use or idle."""
+        return len(self._connector.connections)
+
     async def aclose(self) -> None:
         """Close every connection. Calls that are still open fail."""
         self._closed = True
@@ -174,7 +181,12 @@ class ModelClient:
             )
         route = self._routes.get(endpoint) or self._route(endpoint)
         dialect = DIALECTS[endpoint.api_type]
-        body = dialect.encode(request, on_text is not None, endpoint.limit_name)
+        try:
+            body = dialect.encode(request, on_text is not None, endpoint.limit_name)
+        except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
+            raise RequestInvalid(
+                f"the request cannot be written as JSON: {error}", where=route.label
+            ) from error
         message = b"%b%d\r\n\r\n%b" % (route.head, len(body), body)
         try:
             self._slots.acquire_nowait()
@@ -262,19 +274,19 @@ class _Call:
         try:
             connection = await self._begin()
             try:
-                response = await self._read(connection, dialect)
-            except BaseException:
-                connection.close()
-                raise
+                return await self._read(connection, dialect)
+            finally:
+                # Closed there, when the answer was not read to its end.
+                self._route.pool.give_back(connection)
         except _FAILURES as error:
             raise self._error(error) from error
         finally:
             self._client.watch.end(self)
-        self._route.pool.give_back(connection)
-        return response
 
     def _error(self, error: Exception) -> ModelError:
         where, strike = self._route.label, self._endpoint.strike
+        # It becomes the cause, which is printed with the error.
+        error.args = tuple(strike(str(part)) for part in error.args)
         match error:
             case ConnectFailed():
                 return ModelUnreachable(
@@ -365,7 +377,7 @@ class _Call:
                 self._wait(self._client.timeouts.silence, _NEXT)
                 await connection.advance()
         except ConnectionBroken as broken:
-            broken.undelivered = connection.undelivered()
+            broken.undelivered = connection.undelivered(broken)
             connection.close()
             raise
         except BaseException:

@@ -6,6 +6,7 @@ https, direct     TLS over a socket
 https, proxy      CONNECT over a socket to the proxy, then TLS
 """
 
+import os
 import socket
 from typing import TYPE_CHECKING, Any, Final
 
@@ -37,11 +38,11 @@ class Connector:
 
     def __init__(self) -> None:
         self._contexts: dict[TlsFiles, ssl.SSLContext] = {}
-        self._connections: set[Connection] = set()
+        self.connections: set[Connection] = set()
 
     def close(self) -> None:
         """Close every connection that was opened here."""
-        for connection in tuple(self._connections):
+        for connection in tuple(self.connections):
             connection.close()
 
     async def open(self, endpoint: HttpEndpoint, proxy: Proxy | None) -> Connection:
@@ -63,8 +64,8 @@ class Connector:
                 await _tunnel(stream, origin, proxy)
                 stream = await self._secure(stream, origin, endpoint.tls)
             if stream is bottom:
-                return Connection(SocketWire(bottom), self._connections)
-            return Connection(TlsWire(stream, sock), self._connections)
+                return Connection(SocketWire(bottom), self.connections)
+            return Connection(TlsWire(stream, sock), self.connections)
         except BaseException:
             sock.close()
             raise
@@ -147,13 +148,13 @@ async def _dial(origin: Origin, *, is_proxy: bool) -> trio.SocketStream:
 
 
 def _reason(error: OSError) -> str:
-    """The words of the system. Where several addresses were tried, those of the last."""
+    """The words of the system. Where several addresses were tried, those for the last."""
     cause: BaseException | None = error.__cause__
     while isinstance(cause, BaseExceptionGroup):
         cause = cause.exceptions[-1]
     if isinstance(cause, OSError):
         error = cause
-    return error.strerror or str(error)
+    return str(error) if error.errno is None else os.strerror(error.errno)
 
 
 class _Head:

@@ -51,6 +51,10 @@ class CredentialMissing(ModelError):
     """The LLM config names a credential that is not there, or no usable one."""
 
 
+class RequestInvalid(ModelError):
+    """The request holds something that cannot be sent, such as half a character."""
+
+
 class ModelUnreachable(ModelError):
     """No connection, or one that broke before anything of an answer arrived."""
 
@@ -87,7 +91,6 @@ class UnreadableAnswer(Exception):
 
     def __init__(self, what: str, *, retryable: bool = False) -> None:
         super().__init__(what)
-        self.what = what
         self.retryable = retryable
 
 

@@ -58,10 +58,17 @@ _ENDED: Final = "the connection was closed by this side"
 class ConnectionBroken(Exception):
     """The connection ended before the answer did.
 
+    Args:
+        what: Why, in words.
+        aborted: The other side did not close the connection but threw it away.
+
     ``undelivered`` says that the other side took nothing of the request.
     """
 
-    undelivered = False
+    def __init__(self, what: str, *, aborted: bool = False) -> None:
+        super().__init__(what)
+        self.aborted = aborted
+        self.undelivered = False
 
 
 class BadHttp(Exception):
@@ -121,7 +128,7 @@ class SocketWire:
         except BlockingIOError:
             sent = 0
         except OSError as error:
-            raise ConnectionBroken(_reason(error)) from error
+            raise _broken(error) from error
         self._sent += sent
         if sent < len(data):
             await self._send_rest(memoryview(data)[sent:])
@@ -137,7 +144,7 @@ class SocketWire:
                 self._sent += sent
                 rest = rest[sent:]
         except OSError as error:
-            raise ConnectionBroken(_reason(error)) from error
+            raise _broken(error) from error
         except trio.ClosedResourceError as error:
             raise ConnectionBroken(_ENDED) from error
 
@@ -160,7 +167,7 @@ class SocketWire:
                 self._reads += 1
                 return data
         except OSError as error:
-            raise ConnectionBroken(_reason(error)) from error
+            raise _broken(error) from error
         except trio.ClosedResourceError as error:
             raise ConnectionBroken(_ENDED) from error
 
@@ -206,13 +213,13 @@ class TlsWire:
         try:
             await self._stream.send_all(data)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            raise ConnectionBroken(_reason(error.__cause__)) from error
+            raise _broken(error.__cause__) from error
 
     async def receive(self) -> bytes:
         try:
             return bytes(await self._stream.receive_some(_READ))
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            raise ConnectionBroken(_reason(error.__cause__)) from error
+            raise _broken(error.__cause__) from error
 
     def quiet(self) -> bool:
         poll = select.poll()
@@ -249,13 +256,14 @@ def _acknowledged(sock: _HasOptions) -> int | None:
     return int.from_bytes(count, sys.byteorder) if len(count) == 8 else None
 
 
-def _reason(error: BaseException | None) -> str:
+def _broken(error: BaseException | None) -> ConnectionBroken:
     """Why the connection is gone, in words without numbers and addresses."""
-    if isinstance(error, OSError):
-        if error.errno in (errno.EPIPE, errno.ECONNRESET):
-            return "the connection was reset"
-        return error.strerror or str(error)
-    return str(error) if error else "the connection was closed"
+    if not isinstance(error, OSError):
+        return ConnectionBroken(str(error) if error else "the connection was closed")
+    if error.errno in (errno.EPIPE, errno.ECONNRESET):
+        aborted = error.errno == errno.ECONNRESET
+        return ConnectionBroken("the connection was reset", aborted=aborted)
+    return ConnectionBroken(error.strerror or str(error))
 
 
 class Connection:
@@ -271,6 +279,7 @@ class Connection:
         "_pieces",
         "_registry",
         "_surplus",
+        "_unsent",
         "body_size",
         "complete",
         "headers",
@@ -293,6 +302,7 @@ class Connection:
         self._pieces: list[bytes] = []
         self._head_size = 0
         self._surplus = False
+        self._unsent: ConnectionBroken | None = None
         self.status = 0
         self.headers: dict[bytes, bytes] = {}
         self.body_size = 0
@@ -336,14 +346,6 @@ class Connection:
 
     # The client calls these.
 
-    def undelivered(self) -> bool:
-        """Whether the request of this exchange is known to have reached nobody.
-
-        Then the other side had closed its end before, and the request can be sent again
-        without being served twice.
-        """
-        return not self.received and self.wire.undelivered()
-
     async def begin(self, request: bytes) -> None:
         """Send a request.
 
@@ -353,10 +355,10 @@ class Connection:
         self.wire.mark()
         try:
             await self.wire.send_all(request)
-        except ConnectionBroken:
-            if not self.wire.quiet():
-                return
-            raise
+        except ConnectionBroken as broken:
+            self._unsent = broken
+            if self.wire.quiet():
+                raise
 
     async def advance(self) -> None:
         """Read once and parse what arrived.
@@ -365,7 +367,10 @@ class Connection:
             ConnectionBroken: The other side ended the connection inside the answer.
             BadHttp: It is not HTTP, or its head is too large.
         """
-        data = await self.wire.receive()
+        try:
+            data = await self.wire.receive()
+        except ConnectionBroken as broken:
+            raise self._unsent or broken from broken
         if not data:
             self._ended()
             return
@@ -383,11 +388,20 @@ class Connection:
         if not self.status and self._head_size > MAX_HEAD:
             raise BadHttp(f"the headers of the answer exceed {MAX_HEAD} bytes")
 
+    def undelivered(self, broken: ConnectionBroken) -> bool:
+        """Whether the request is known to have reached nobody when it ended like this.
+
+        Then the other side had closed its end before, and the request can be sent again
+        without being served twice. When the connection was thrown away instead, nothing
+        is known: what was read last may never have been acknowledged.
+        """
+        return not (self.received or broken.aborted) and self.wire.undelivered()
+
     def _ended(self) -> None:
         transfer = self.headers.get(b"transfer-encoding", b"").lower()
         delimited = b"content-length" in self.headers or b"chunked" in transfer
         if not self.status or delimited:
-            raise ConnectionBroken("the connection was closed")
+            raise self._unsent or ConnectionBroken("the connection was closed")
         self.complete = True
 
     def take(self) -> bytes:

@@ -17,6 +17,7 @@ or after ``--seconds``.
 
 import argparse
 import json
+import os
 import re
 import socket
 import struct
@@ -357,7 +358,17 @@ class ModelEndpoint:
         self.open_connections = 0
         self.url = ""
         self.log: Callable[[Asked], None] = lambda asked: None
-        self._respond = respond or echo
+        self.respond = respond or echo
+        self._changed = trio.Event()
+
+    async def reached(self, state: Callable[[], bool]) -> None:
+        """Wait until ``state`` holds."""
+        while not state():
+            await self._changed.wait()
+
+    def _note(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()
 
     async def serve(self, stream: trio.abc.Stream, sock: trio.socket.SocketType) -> None:
         """One connection, until either side ends it."""
@@ -368,14 +379,16 @@ class ModelEndpoint:
             reader = _Reader()
             while (asked := await reader.request(stream, number)) is not None:
                 self.requests.append(asked)
+                self._note()
                 self.log(asked)
-                reply = self.replies.pop(0) if self.replies else self._respond(asked)
+                reply = self.replies.pop(0) if self.replies else self.respond(asked)
                 if not await self._send(stream, sock, reply, asked):
                     return
         except* (trio.BrokenResourceError, trio.ClosedResourceError, OSError):
             pass
         finally:
             self.open_connections -= 1
+            self._note()
             await trio.aclose_forcefully(stream)
 
     async def _send(
@@ -475,6 +488,7 @@ async def model_endpoint(
         secure = trio.SSLStream(stream, tls, server_side=True, https_compatible=True)
         await endpoint.serve(secure, stream.socket)
 
+    failure: Exception | None = None
     async with trio.open_nursery() as nursery:
         start = partial(trio.serve_tcp, serve, port, host="127.0.0.1")
         listeners = await nursery.start(start)
@@ -482,8 +496,11 @@ async def model_endpoint(
         endpoint.url = f"{'http' if tls is None else 'https'}://127.0.0.1:{number}/v1"
         try:
             yield endpoint
-        finally:
-            nursery.cancel_scope.cancel()
+        except Exception as error:
+            failure = error
+        nursery.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
 
 
 async def _standing(arguments: argparse.Namespace) -> None:
@@ -500,12 +517,13 @@ async def _standing(arguments: argparse.Namespace) -> None:
                 endpoint.log = note
             sys.stdout.write(f"{endpoint.url}\n")
             sys.stdout.flush()
-            with suppress(OSError):
-                await trio.lowlevel.wait_readable(sys.stdin)
-                while await trio.to_thread.run_sync(
-                    sys.stdin.read, 4096, abandon_on_cancel=True
-                ):
-                    pass
+            try:
+                await trio.lowlevel.wait_readable(sys.stdin.fileno())
+                while os.read(sys.stdin.fileno(), 4096):
+                    await trio.lowlevel.wait_readable(sys.stdin.fileno())
+            except PermissionError:
+                # Not something that can be waited for, such as /dev/null.
+                await trio.sleep_forever()
 
 
 def main(arguments: list[str]) -> None:
