@@ -8,7 +8,17 @@ import enum
 import re
 from collections.abc import Mapping
 from functools import cache
-from typing import Annotated, Any, Final, TypeAlias, get_args, get_origin, get_type_hints
+from types import UnionType
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    TypeAlias,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from msgspec import NODEFAULT, Meta, Struct
 from msgspec.structs import fields
@@ -51,7 +61,7 @@ COMMON_KEYS: Final = frozenset(
     )
 )
 
-_VERSION: Final = re.compile(r"(\d{2})\.([1-4])\.(\d{1,4})")
+_VERSION: Final = re.compile(r"([0-9]{2})\.([1-4])\.([0-9]{1,4})")
 
 
 def parse_version(text: str) -> Version | None:
@@ -118,10 +128,7 @@ def members(annotation: Any) -> tuple[Any, ...]:
 
 def is_union(annotation: Any) -> bool:
     """Whether an annotation offers alternatives."""
-    import types
-    import typing
-
-    return get_origin(annotation) in (typing.Union, types.UnionType)
+    return get_origin(annotation) in (Union, UnionType)
 
 
 @cache

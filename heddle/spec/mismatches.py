@@ -200,14 +200,13 @@ def _limits(annotation: Any) -> str:
     for one in (annotation, *get_args(annotation)):
         if get_origin(one) is not Annotated:
             continue
-        for mark in get_args(one)[1:]:
-            if isinstance(mark, Meta):
-                if mark.gt is not None:
-                    limits.append(f"above {mark.gt:g}")
-                if mark.ge is not None:
-                    limits.append(f"of at least {mark.ge:g}")
-                if mark.min_length:
-                    limits.append("that isn't empty")
+        for mark in (mark for mark in get_args(one)[1:] if isinstance(mark, Meta)):
+            if mark.gt is not None:
+                limits.append(f"above {mark.gt:g}")
+            if mark.ge is not None:
+                limits.append(f"of at least {mark.ge:g}")
+            if mark.min_length:
+                limits.append("that isn't empty")
     return "".join(f" {limit}" for limit in limits)
 
 

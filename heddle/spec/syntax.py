@@ -39,8 +39,14 @@ def parse(data: bytes, *, name: str, format: Format | None = None) -> dict[str, 
     if format == "json":
         document = parse_json(data, name)
     else:
-        from heddle.spec.yaml_syntax import parse_yaml
-
+        try:
+            from heddle.spec.yaml_syntax import parse_yaml
+        except ImportError as error:
+            raise refusal(
+                name,
+                "YAML can't be read: PyYAML is not here, or was built without libyaml",
+                fix="Install PyYAML from its wheel, or write the document in JSON.",
+            ) from error
         document = parse_yaml(data, name)
     if type(document) is not dict:
         raise refusal(

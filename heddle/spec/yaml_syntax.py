@@ -22,6 +22,8 @@ from heddle.spec.source import (
     too_deep,
 )
 
+# What one more value costs beside its characters, counted in characters: aliases that
+# expand to very many very short values are a bomb as well.
 _VALUE_SIZE: Final = 8
 
 _INTEGER: Final = re.compile(r"[-+]?[0-9]+")

@@ -100,6 +100,10 @@ def test_any_bytes_are_an_object_or_a_document_error(data: bytes, kind: Format) 
             "in "
             "double quotes",
         ),
+        (
+            b'{"a": 1.5, "b": 12, "c"}',
+            "flow.json line 1, column 24: malformed JSON: expecting ':' delimiter",
+        ),
         (b'{"a": NaN}', "flow.json: NaN is not a number in JSON"),
         (b'{"a": -Infinity}', "flow.json: -Infinity is not a number in JSON"),
         (b'{"a": 1e400}', "flow.json: the number '1e400' is out of range"),
@@ -392,3 +396,12 @@ def test_colons_inside_text_are_no_sign_of_a_repeated_key() -> None:
         "a:": ":::",
         "b": {":": ":"},
     }
+
+
+def test_a_missing_yaml_library_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "heddle.spec.yaml_syntax", raising=False)
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    assert refusal(b"a: 1", name="d.yaml") == (
+        "d.yaml: YAML can't be read: PyYAML is not here, or was built without libyaml. "
+        "Install PyYAML from its wheel, or write the document in JSON."
+    )

@@ -220,6 +220,7 @@ def test_values_are_converted_where_they_flow(
         ([], OBJECT, "$: an empty list can't become an object"),
         (math.inf, INTEGER, "$: inf can't become an integer"),
         (math.nan, INTEGER, "$: nan can't become an integer"),
+        (b"x", INTEGER, "$: bytes can't become an integer"),
         (10**400, NUMBER, "$: a very large number can't become a number"),
         ([1, "x"], list_of(INTEGER), "$[1]: 'x' can't become an integer"),
         (
@@ -409,6 +410,7 @@ def test_a_schema_that_refers_elsewhere_fetches_nothing() -> None:
 
 
 def test_a_schema_that_is_none_is_a_mistake_and_no_crash() -> None:
+    assert check(5, [1])[0][1].startswith("the schema itself is not valid: ")  # type: ignore[arg-type]
     [(path, message)] = check(5, {"minimum": "six"})
     assert path == "$"
     assert message.startswith("the schema itself is not valid: ")
