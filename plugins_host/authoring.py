@@ -164,10 +164,12 @@ class Outcome:
 
     __slots__ = ("_value", "error", "ok")
 
-    def __init__(self, wire: WireOutcome) -> None:
-        self.ok: bool = wire.ok
-        self.error: Problem | None = wire.error
-        self._value: Any = wire.value
+    def __init__(
+        self, *, ok: bool, value: Any = None, error: Problem | None = None
+    ) -> None:
+        self.ok = ok
+        self.error = error
+        self._value = value
 
     @property
     def value(self) -> Any:
@@ -220,7 +222,9 @@ class After(Before):
         """How it went."""
         found = self._outcome
         if type(found) is WireOutcome:
-            self._outcome = found = Outcome(found)
+            self._outcome = found = Outcome(
+                ok=found.ok, value=found.value, error=found.error
+            )
         return found  # type: ignore[return-value]
 
     def __repr__(self) -> str:

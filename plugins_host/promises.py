@@ -1,0 +1,382 @@
+"""What a manifest promises, as example questions that a plugin can be asked.
+
+    for promise in promises(manifest, settings):
+        promise.label      "RetryPolicy nodeError.after, a node that failed"
+
+Each question is one that heddle could put; nothing here asks it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, TypeAlias
+
+import msgspec
+from msgspec import Raw, Struct
+
+from plugins_host.chain import Erred, Outcome, ShownError, Succeeded
+from plugins_host.conversation import Message, ModelRequest, ModelResponse, ToolDefinition
+from plugins_host.faults import Fault
+from plugins_host.manifest import (
+    Component,
+    EncoderComponent,
+    Manifest,
+    MiddlewareComponent,
+    NodeComponent,
+    Phase,
+    PlainComponent,
+    ProviderComponent,
+    StoreComponent,
+    ToolEntry,
+    TransformComponent,
+)
+from plugins_host.model_edits import read_response, response_fields
+from plugins_host.payload import Payload
+from plugins_host.seams import Half, NodeSubject, Seam, Subject, ToolSubject
+
+
+class WrongAnswer(Fault):
+    """An answer is not of the form that the verb asks for."""
+
+
+class Consultation(Struct, frozen=True):
+    """One half of one seam, asked of one middleware or of several together."""
+
+    label: str
+    components: tuple[MiddlewareComponent, ...]
+    seam: Seam
+    half: Half
+    subject: Subject
+    given: Payload | None
+    outcome: Outcome | None
+
+
+class Verb(Struct, frozen=True):
+    """Any other verb: its params, and a reader that says in a word what was answered."""
+
+    label: str
+    component_type: str
+    verb: str
+    params: dict[str, Any]
+    read: Callable[[Raw], str]
+
+
+Promise: TypeAlias = Consultation | Verb
+
+_NODE: Final = NodeSubject("example", "AgentNode")
+_TOOL: Final = ToolSubject("example", "AgentNode", "example_tool", "call-1")
+_REQUEST: Final = ModelRequest(
+    "example-model",
+    (Message("system", "You are an example."), Message("user", "Hello.")),
+    (ToolDefinition("example_tool", "Does nothing.", {"type": "object"}),),
+    temperature=0.5,
+)
+_RESPONSE: Final = response_fields(ModelResponse("Hello, too."))
+_TIMED_OUT: Final = Erred(ShownError("TimeoutError", "the example timed out"))
+_BUSY: Final = Erred(ShownError("ModelError", "429: slow down", 429, 1000, True))
+
+
+class _Example(Struct, frozen=True):
+    """One question to a half."""
+
+    about: str
+    subject: Subject
+    given: Payload | None = None
+    outcome: Outcome | None = None
+
+
+_EXAMPLES: Final[Mapping[tuple[Seam, Half], tuple[_Example, ...]]] = {
+    (Seam.NODE_ERROR, Half.AFTER): (
+        _Example("a node that timed out", _NODE, outcome=_TIMED_OUT),
+    ),
+    (Seam.NODE, Half.BEFORE): (
+        _Example("a node", _NODE, Payload.of({"question": "Why?"})),
+    ),
+    (Seam.NODE, Half.AFTER): (
+        _Example("a node's output", _NODE, outcome=Succeeded(Payload.of({"result": 1}))),
+        _Example("a node that timed out", _NODE, outcome=_TIMED_OUT),
+    ),
+    (Seam.TOOL_CALL, Half.BEFORE): (
+        _Example("a tool call", _TOOL, Payload.of({"cmd": "ls"})),
+    ),
+    (Seam.TOOL_CALL, Half.AFTER): (
+        _Example(
+            "a tool's result",
+            _TOOL,
+            Payload.of({"cmd": "ls"}),
+            Succeeded(Payload.of({"stdout": "example"})),
+        ),
+        _Example("a tool that timed out", _TOOL, Payload.of({"cmd": "ls"}), _TIMED_OUT),
+    ),
+    (Seam.MODEL_CALL, Half.BEFORE): (
+        _Example("a model request", _NODE, Payload.of(_REQUEST)),
+    ),
+    (Seam.MODEL_CALL, Half.AFTER): (
+        _Example("a model's answer", _NODE, outcome=Succeeded(Payload.of(_RESPONSE))),
+        _Example("a model that answers 429", _NODE, outcome=_BUSY),
+    ),
+    (Seam.AGENT_ROUND, Half.BEFORE): (
+        _Example("a first round", _NODE, Payload.of({"round": 1, "maxRounds": 10})),
+        _Example("a tenth round", _NODE, Payload.of({"round": 10, "maxRounds": 10})),
+    ),
+    (Seam.AGENT_ROUND, Half.AFTER): (
+        _Example(
+            "a round that ran a tool",
+            _NODE,
+            outcome=Succeeded(Payload.of({"round": 1, "toolCalls": ["example_tool"]})),
+        ),
+    ),
+}
+
+
+def promises(manifest: Manifest) -> Iterator[Promise]:
+    """The questions that a manifest says its plugin answers, in its order."""
+    for component in manifest.components:
+        yield from _of_component(component)
+    for tool in manifest.tools:
+        if tool.component_type is not None:
+            yield _tool(tool)
+    if manifest.discover_tools:
+        yield Verb("listTools", "", "listTools", {}, _read_tools)
+
+
+def together(manifest: Manifest) -> Iterator[Consultation]:
+    """The same questions as far as several middleware of the manifest answer them."""
+    for (seam, half), examples in _EXAMPLES.items():
+        asked = tuple(c for c in manifest.middleware if half in c.seams.get(seam, ()))
+        if len(asked) > 1:
+            names = ", ".join(each.component_type for each in asked)
+            yield _consultation(f"{names} together", asked, seam, half, examples[0])
+
+
+def _of_component(component: Component) -> Iterator[Promise]:
+    name = component.component_type
+    match component:
+        case MiddlewareComponent():
+            for (seam, half), examples in _EXAMPLES.items():
+                if half in component.seams.get(seam, ()):
+                    for example in examples:
+                        yield _consultation(name, (component,), seam, half, example)
+        case NodeComponent():
+            yield _node(component)
+        case TransformComponent():
+            for phase in (Phase.PRE, Phase.POST):
+                if component.phase in (phase, Phase.BOTH):
+                    yield _transform(name, phase)
+        case ProviderComponent():
+            for stream in (False, True) if component.stream else (False,):
+                yield _provider(name, stream=stream)
+        case EncoderComponent():
+            yield from _encoder(name)
+        case StoreComponent():
+            yield from _store(name)
+        case PlainComponent():
+            pass
+        case _:  # pragma: no cover  Component has no other subclasses
+            raise AssertionError(component)
+
+
+def _consultation(
+    name: str,
+    components: tuple[MiddlewareComponent, ...],
+    seam: Seam,
+    half: Half,
+    example: _Example,
+) -> Consultation:
+    return Consultation(
+        f"{name} {seam}.{half}, {example.about}",
+        components,
+        seam,
+        half,
+        example.subject,
+        example.given,
+        example.outcome,
+    )
+
+
+# --- the other kinds --------------------------------------------------------------------
+
+
+class _Executed(Struct, frozen=True):
+    output: dict[str, Any]
+    branch: str | None = None
+
+
+def _node(component: NodeComponent) -> Verb:
+    def read(raw: Raw) -> str:
+        answer = _convert(raw, _Executed)
+        if component.branches and answer.branch not in component.branches:
+            raise WrongAnswer(
+                f"the branch is {answer.branch!r}",
+                fix=f"Answer with one that is declared: {', '.join(component.branches)}.",
+            )
+        return "an output"
+
+    name = component.component_type
+    given = {
+        str(each.get("title", "")): example_of(each)
+        for each in component.inputs
+        if "title" in each
+    }
+    node = {"component_type": name, "name": "example"}
+    params = {
+        "componentType": name,
+        "node": node,
+        "input": given,
+        "workspaceUnavailable": "confined",
+    }
+    return Verb(f"{name} execute", name, "execute", params, read)
+
+
+class _Applied(Struct, frozen=True):
+    action: str
+    messages: tuple[Message, ...] | None = None
+    reason: str = ""
+
+
+def _transform(name: str, phase: Phase) -> Verb:
+    def read(raw: Raw) -> str:
+        answer: _Applied = _convert(raw, _Applied)
+        if answer.action not in {"pass", "modify", "reject"}:
+            fix = "Answer with an action from: modify, pass, reject."
+            raise WrongAnswer(f"action {answer.action!r} is not one of apply", fix=fix)
+        if answer.action == "modify" and answer.messages is None:
+            raise WrongAnswer("action 'modify' has no 'messages'", fix="Add 'messages'.")
+        if answer.action == "reject" and not answer.reason:
+            raise WrongAnswer("action 'reject' has no 'reason'", fix="Say why.")
+        return answer.action
+
+    messages = [{"role": "user", "content": "Hello."}]
+    params = {"componentType": name, "component": {}, "phase": phase, "messages": messages}
+    return Verb(f"{name} apply, {phase}", name, "apply", params, read)
+
+
+def _provider(name: str, *, stream: bool) -> Verb:
+    def read(raw: Raw) -> str:
+        read_response(_convert(raw, dict[str, Any]))
+        return "a response"
+
+    params = {
+        "componentType": name,
+        "config": {"component_type": name, "name": "example"},
+        "request": msgspec.to_builtins(_REQUEST),
+        "stream": stream,
+    }
+    how = "streamed" if stream else "whole"
+    return Verb(f"{name} chat, {how}", name, "chat", params, read)
+
+
+class _EncodedFrame(Struct, frozen=True):
+    data: Any
+    event: str | None = None
+
+
+def _encoder(name: str) -> Iterator[Verb]:
+    def read(raw: Raw) -> str:
+        frames = _convert(raw, list[_EncodedFrame])
+        if any("\n" in (each.event or "") or "\r" in (each.event or "") for each in frames):
+            raise WrongAnswer("an 'event' has a line break in it", fix="Write one line.")
+        return f"{len(frames)} frames"
+
+    asked = {"componentType": name, "runId": "example-run"}
+    events: tuple[dict[str, Any], ...] = (
+        {"type": "flow_start"},
+        {"type": "token_delta", "nodeName": "example", "delta": "Hello"},
+        {"type": "flow_complete", "state": {"result": 1}},
+    )
+    for event in events:
+        label = f"{name} encode, {event['type']}"
+        yield Verb(label, name, "encode", {**asked, "event": event}, read)
+    yield Verb(f"{name} finishEncode", name, "finishEncode", asked, read)
+
+
+def _store(name: str) -> Iterator[Verb]:
+    """A session is made, used and deleted again."""
+
+    def record(raw: Raw) -> str:
+        _convert(raw, dict[str, Any] | None)
+        return "null" if bytes(raw) == b"null" else "a record"
+
+    def version(raw: Raw) -> str:
+        answer = _convert(raw, dict[str, Any])
+        if not answer.keys() & {"version", "conflict"}:
+            raise WrongAnswer("the answer has no 'version'", fix="Answer {version}.")
+        return "a version"
+
+    def sessions(raw: Raw) -> str:
+        if not isinstance(_convert(raw, dict[str, Any]).get("sessions"), list):
+            raise WrongAnswer("the answer has no 'sessions'", fix="Answer {sessions: []}.")
+        return "sessions"
+
+    turn = {"runId": "example-run", "at": "2000-01-01T00:00:00Z", "input": {}, "output": {}}
+    key = "heddle-plugin-check"
+    asked: tuple[tuple[str, dict[str, Any], Callable[[Raw], str]], ...] = (
+        ("sessionCreate", {"id": key, "flow": "example"}, record),
+        ("sessionRead", {"id": key}, record),
+        ("sessionAppend", {"id": key, "turn": turn, "expect": 0}, version),
+        ("sessionCheckpointWrite", {"id": key, "checkpoint": {"at": "example"}}, record),
+        ("sessionCheckpointRead", {"id": key}, record),
+        ("sessionList", {"limit": 10}, sessions),
+        ("sessionDelete", {"id": key}, record),
+    )
+    for verb, params, read in asked:
+        whole = {"componentType": name, "config": {}, **params}
+        yield Verb(f"{name} {verb}", name, verb, whole, read)
+
+
+class _Called(Struct, frozen=True):
+    output: dict[str, Any]
+    stderr: str = ""
+
+
+def _tool(tool: ToolEntry) -> Verb:
+    def read(raw: Raw) -> str:
+        _convert(raw, _Called)
+        return "an output"
+
+    properties = (tool.input_schema or {}).get("properties", {})
+    given = {name: example_of(each) for name, each in properties.items()}
+    params = {"componentType": tool.component_type, "tool": tool.name, "input": given}
+    return Verb(f"tool {tool.name}", str(tool.component_type), "callTool", params, read)
+
+
+def _read_tools(raw: Raw) -> str:
+    found = _convert(raw, dict[str, Any]).get("tools")
+    if not isinstance(found, list) or not all(
+        isinstance(each, dict) and isinstance(each.get("name"), str) for each in found
+    ):
+        raise WrongAnswer(
+            "the answer has no 'tools' with names", fix="Answer {tools: [{name}, …]}."
+        )
+    return f"{len(found)} tools"
+
+
+_BY_TYPE: Final[Mapping[object, Any]] = {
+    "string": "example",
+    "integer": 1,
+    "number": 1.5,
+    "boolean": True,
+    "array": [],
+    "object": {},
+    "null": None,
+}
+
+
+def example_of(schema: object) -> Any:
+    """A value that a JSON Schema of a property probably takes."""
+    if not isinstance(schema, Mapping):
+        return "example"
+    for key in ("default", "const"):
+        if key in schema:
+            return schema[key]
+    for key in ("enum", "examples"):
+        if isinstance(schema.get(key), list) and schema[key]:
+            return schema[key][0]
+    kind = schema.get("type")
+    first = kind[0] if isinstance(kind, list) and kind else kind
+    return _BY_TYPE.get(first, "example")
+
+
+def _convert(raw: Raw, kind: Any) -> Any:
+    try:
+        return msgspec.json.decode(raw, type=kind)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise WrongAnswer(f"the answer is not of the right form: {error}") from error
