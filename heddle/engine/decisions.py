@@ -29,7 +29,7 @@ class Substitute(NamedTuple):
     """A policy supplied this value; ``by`` names it and its plugin.
 
     ``given`` is what it decided about, as modified by the policies asked before it; of
-    halves before a tool call only.
+    halves before a node or a tool call only.
     """
 
     value: Any

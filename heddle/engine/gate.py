@@ -99,8 +99,8 @@ class Gate:
         match outcome:
             case Proceeded(input=payload):
                 return _object(payload)
-            case Replaced(value=value, by=by):
-                return Substitute(value.value, by)
+            case Replaced(value=value, by=by, input=payload):
+                return Substitute(value.value, by, _object(payload))
             case Rejected(reason=reason, by=by):
                 raise _refused(
                     context, by, "does not let this node run (node.before)", reason

@@ -148,7 +148,8 @@ class Run:
         if fault is None and gate is not None and gate.asked.node_before:
             decided = await gate.node_before(context, given)
             if isinstance(decided, Substitute):
-                substitute = decided
+                # What a policy took out before another one stood in is shown to nobody.
+                substitute, given = decided, decided.given or {}
             else:
                 given = decided
         self._report(NodeStarted(node.name, node.type, given, context.attempt))

@@ -285,6 +285,20 @@ async def test_before_may_supply_a_result_and_after_still_sees_it_once(node: str
     assert f"node {node!r}" in warning
 
 
+async def test_what_was_modified_before_a_result_was_supplied_shows_nothing_else() -> None:
+    modify = {"action": "modify", "input": {"key": "***"}}
+    _, events = await run_document(
+        WORK,
+        {"key": "secret"},
+        installed=policies(
+            at("node", "before", on("work", modify, PROCEED), "Redactor"),
+            at("node", "before", on("work", {"action": "replace", "value": {}}, PROCEED)),
+        ),
+    )
+    (started,) = [e for e in events if isinstance(e, NodeStarted) and e.node_name == "work"]
+    assert started.state == {"key": "***"}
+
+
 @pytest.mark.parametrize("node", ["start", "pick", "a"])
 async def test_before_may_end_the_run(node: str) -> None:
     verdict = on(node, {"action": "reject", "reason": "not today"}, PROCEED)
@@ -982,7 +996,9 @@ FAILURES: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("verdict", "sentence"), FAILURES, ids=lambda each: str(each)[:30])
+@pytest.mark.parametrize(
+    ("verdict", "sentence"), FAILURES, ids=[sentence for _, sentence in FAILURES]
+)
 async def test_a_policy_at_fault_ends_the_run_and_the_tool_never_runs(
     verdict: Any, sentence: str
 ) -> None:
