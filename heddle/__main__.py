@@ -10,8 +10,10 @@ def main() -> int:
     # Looking for garbage among them takes a tenth of a short command; what runs a flow
     # turns the collector on.
     gc.disable()
-    from heddle.cli.entry import main as run_command_line
-
+    try:
+        from heddle.cli.entry import main as run_command_line
+    except KeyboardInterrupt:
+        return 130
     status = run_command_line(sys.argv[1:])
     gc.freeze()
     return status

@@ -2,11 +2,13 @@
 
 entry        the way in and out: arguments → exit status, errors told
 commands     which commands there are, each imported when it is named
-run, validate, init, completion   one command each
+run, validate, init, completion, plugin, plugin_*   one command each
+options      options that several commands have
 inputs       ``--input`` → the starting state
 session      a run with its signals watched and its readers fed
-plain, live, frames   three readers of a run's events
+readers      who reads a run's events: plain, live (on a terminal), frames, nobody
 outlet       bytes to stdout or stderr, whose reader may be slow or gone
+logs         Python's logging, told as lines
 exits        error classes → exit statuses, and what the errors are
 wording      text from models and tools made fit for a terminal
 """

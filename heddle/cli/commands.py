@@ -2,7 +2,7 @@
 
 import importlib
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import click
 
@@ -10,39 +10,27 @@ import heddle as package
 from plugins_host import nearest
 
 
-class Settings:
-    """What is known before a command runs, for whoever tells its errors."""
-
-    debug: bool = False
-
-
 class Listed(NamedTuple):
-    """A command as ``heddle --help`` lists it, without importing it."""
+    """A command as help lists it, without importing it."""
 
     module: str
     summary: str
 
 
-COMMANDS: Final[Mapping[str, Listed]] = {
-    "run": Listed("heddle.cli.run", "Run a flow and print its result as JSON."),
-    "validate": Listed("heddle.cli.validate", "Say everything that is wrong with a flow."),
-    "init": Listed("heddle.cli.init", "Write a flow and a tool to start from."),
-    "completion": Listed("heddle.cli.completion", "Print a shell's completion script."),
-}
-
-
 class Commands(click.Group):
-    """A group that knows its commands by a table."""
+    """A group that knows its commands by a table, ``listed``."""
+
+    listed: Mapping[str, Listed] = {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """In the order of the table: the most used first."""
-        return list(COMMANDS)
+        return list(self.listed)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """Import a command."""
-        if cmd_name not in COMMANDS:
+        if cmd_name not in self.listed:
             return None
-        command = importlib.import_module(COMMANDS[cmd_name].module).command
+        command = importlib.import_module(self.listed[cmd_name].module).command
         assert isinstance(command, click.Command)
         return command
 
@@ -51,12 +39,12 @@ class Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Refuse an unknown command with a guess."""
         name = args[0]
-        if name not in COMMANDS and not name.startswith("-"):
-            guess = nearest(name, COMMANDS)
+        if name not in self.listed and not name.startswith("-"):
+            guess = nearest(name, self.listed)
             fix = (
                 f"Did you mean {guess!r}?"
                 if guess
-                else f"Choose from: {', '.join(COMMANDS)}."
+                else f"Choose from: {', '.join(self.listed)}."
             )
             ctx.fail(f"No such command {name!r}. {fix}")
         return super().resolve_command(ctx, args)
@@ -64,31 +52,28 @@ class Commands(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """List them from the table, so that help imports none of them."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, each.summary) for name, each in COMMANDS.items()])
+            formatter.write_dl([(name, each.summary) for name, each in self.listed.items()])
 
 
-def debug_option(function: Any) -> Any:
-    """``--debug``, which every command has."""
+class TopCommands(Commands):
+    """What can follow ``heddle``."""
 
-    def remember(ctx: click.Context, _: click.Parameter, value: bool) -> None:
-        if isinstance(settings := ctx.find_root().obj, Settings):
-            settings.debug = value
-
-    return click.option(
-        "--debug",
-        is_flag=True,
-        is_eager=True,
-        expose_value=False,
-        callback=remember,
-        help="Show a traceback with an error.",
-    )(function)
+    listed = {  # noqa: RUF012  never changed
+        "run": Listed("heddle.cli.run", "Run a flow and print its result as JSON."),
+        "validate": Listed(
+            "heddle.cli.validate", "Say everything that is wrong with a flow."
+        ),
+        "init": Listed("heddle.cli.init", "Write a flow and a tool to start from."),
+        "plugin": Listed("heddle.cli.plugin", "Work on plugins."),
+        "completion": Listed("heddle.cli.completion", "Print a shell's completion script."),
+    }
 
 
 HELP: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 92}
 
 
 @click.group(
-    cls=Commands,
+    cls=TopCommands,
     context_settings=HELP,
     epilog="""\b
 Examples:

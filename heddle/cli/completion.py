@@ -2,7 +2,8 @@
 
 import click
 
-from heddle.cli.commands import debug_option, heddle
+from heddle.cli.commands import heddle
+from heddle.cli.options import debug_option
 
 SHELLS = ("bash", "zsh", "fish")
 

@@ -13,8 +13,9 @@ from contextlib import suppress
 
 import click
 
-from heddle.cli.commands import Settings, heddle
+from heddle.cli.commands import heddle
 from heddle.cli.exits import Interrupted, output_failed, status_of, told
+from heddle.cli.options import Settings
 from heddle.cli.wording import fit
 
 # What writing to stdout ends in; with a file's name it is about that file.
@@ -65,6 +66,8 @@ def only(error: BaseException) -> BaseException:
 
 def usage(error: click.ClickException) -> str:
     """What click has to say, with the way to more help."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        return error.format_message()
     lines = []
     if isinstance(error, click.UsageError) and error.ctx is not None:
         lines = [error.ctx.get_usage(), f"Help: {error.ctx.command_path} --help"]

@@ -4,14 +4,14 @@ The files are those of ``heddle/cli/demo``; the flow asks the scripted model tha
 with heddle.
 """
 
-import errno
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import click
 
-from heddle.cli.commands import debug_option
 from heddle.cli.exits import WrongUsage
+from heddle.cli.options import debug_option
 from heddle.cli.wording import line
 from plugins_host import Fault
 
@@ -86,9 +86,9 @@ def write(folder: Path) -> None:
             file = folder / name
             for parent in (folder, file.parent):
                 make(parent, made)
-            made.append(file)
-            # "x" refuses a file that appeared since we looked.
+            # "x" refuses a file that appeared since we looked; it is not ours to remove.
             with file.open("xb") as out:
+                made.append(file)
                 out.write((TEMPLATE / name).read_bytes())
             file.chmod(0o755 if runs else 0o644)
     except OSError:
@@ -107,8 +107,5 @@ def make(folder: Path, made: list[Path]) -> None:
 def undo(made: list[Path]) -> None:
     """Remove what was made, in reverse."""
     for path in reversed(made):
-        try:
+        with suppress(OSError):
             path.rmdir() if path.is_dir() else path.unlink()
-        except OSError as error:
-            if error.errno not in (errno.ENOENT, errno.ENOTEMPTY):
-                return

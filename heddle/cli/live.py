@@ -12,7 +12,7 @@ paused holds up nothing; while it is, no new picture is drawn.
 import io
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import trio
@@ -69,6 +69,7 @@ class Live:
         self._nodes: dict[str, RunningNode] = {}
         self._spinners: dict[str, Spinner] = {}
         self._drawn = io.StringIO()
+        self._left_out = 0
         width, height = terminal_size()
         self._console = Console(
             file=self._drawn,
@@ -97,18 +98,24 @@ class Live:
     def see(self, event: Event, /) -> None:
         """Note what changed, and print what stays."""
         self._note(event)
-        stays = [text for text in self._lines.lines(event) if not text.startswith(">")]
-        if stays:
-            # Printing draws the picture again below, so it has to be today's.
-            self._region.update(self._picture(self._console.width))
-        for text in stays:
-            self._console.print(Text(text, STYLES.get(text[0], "")), soft_wrap=True)
-        if stays:
-            self._hand_over()
+        # That a node runs is in the picture.
+        self._print(text for text in self._lines.lines(event) if text[0] != ">")
+
+    def remark(self, text: str, /) -> None:
+        """Print it."""
+        self._print([text])
 
     def ended(self, error: Exception | None, /) -> None:  # noqa: ARG002
         """Remove the picture; what was printed stays."""
+        self._region.update(Group())
         self._region.stop()
+        self._hand_over()
+
+    def _print(self, lines: Iterable[str]) -> None:
+        for text in lines:
+            # Printing draws the picture again below, so it has to be the latest.
+            self._region.update(self._picture(self._console.width))
+            self._console.print(Text(text, STYLES.get(text[0], "")), soft_wrap=True)
         self._hand_over()
 
     def _note(self, event: Event) -> None:
@@ -162,8 +169,12 @@ class Live:
         drawn = self._drawn.getvalue()
         self._drawn.seek(0)
         self._drawn.truncate()
-        if drawn:
-            self._outlet.put(drawn.encode(errors="backslashreplace"))
+        if drawn and self._left_out:
+            drawn = f"… {self._left_out} left out here\n{drawn}"
+        if self._outlet.put(drawn.encode(errors="backslashreplace")):
+            self._left_out = 0
+        else:
+            self._left_out += 1
 
 
 def terminal_size() -> tuple[int, int]:

@@ -50,7 +50,7 @@ class Outlet:
 
     def put(self, data: bytes) -> bool:
         """Take bytes to be written in order; False when too many wait already."""
-        if self.error is not None:
+        if self.error is not None or not data:
             return True  # `broken` was told; nobody is there to be told again
         if self.idle and self._direct:
             data = self._write_what_fits(data)

@@ -12,7 +12,7 @@ With ``--verbose`` also what goes in and comes out, and what plugins have to say
 
 import time
 from collections.abc import Callable, Iterator
-from typing import Final, assert_never
+from typing import TYPE_CHECKING, Final, assert_never
 
 from heddle.cli.wording import fit, json_line, line, seconds
 from heddle.events import (
@@ -30,6 +30,9 @@ from heddle.events import (
     ToolReturned,
     Warned,
 )
+
+if TYPE_CHECKING:
+    from plugins_host import PluginLine
 
 # Of a value on a line with --verbose. A whole document would bury the line after it.
 VALUE_SHOWN: Final = 2000
@@ -108,6 +111,11 @@ class PlainLines:
     def _took(self, node: str) -> float:
         now = self._clock()
         return now - self._began.pop(node, now)
+
+
+def overheard(said: "PluginLine") -> str:
+    """What a plugin printed, or what was done to it, as a line."""
+    return f"  [{line(said.plugin)}] {indented(said.text)}"
 
 
 def warning(message: str) -> str:

@@ -41,6 +41,10 @@ class Reader(Protocol):
         """Show an event. Does not block."""
         ...
 
+    def remark(self, text: str, /) -> None:
+        """Show a line that is no event: of a plugin, of the log. Does not block."""
+        ...
+
     def ended(self, error: Exception | None, /) -> None:
         """The run is over; the last chance to show something."""
         ...
@@ -55,12 +59,15 @@ class Silent:
     def see(self, event: Event, /) -> None:
         """Nothing."""
 
+    def remark(self, text: str, /) -> None:
+        """Nothing."""
+
     def ended(self, error: Exception | None, /) -> None:
         """Nothing."""
 
 
 class Frames:
-    """Events as frames on stdout.
+    """Events as frames on stdout; remarks as lines on stderr.
 
     ``stop`` is called with the reason when they cannot be written: nobody would read what
     the rest of the run has to say.
@@ -71,7 +78,8 @@ class Frames:
     def __init__(self, stop: Callable[[Exception], None]) -> None:
         self._stop = stop
         self._outlet = Outlet(STDOUT, most=FRAMES_WAITING, broken=self._broken)
-        self.outlets = (self._outlet,)
+        self._lines = LineWriter()
+        self.outlets = (self._outlet, self._lines.outlet)
 
     def see(self, event: Event, /) -> None:
         """Write its frame."""
@@ -84,6 +92,10 @@ class Frames:
                 )
             )
 
+    def remark(self, text: str, /) -> None:
+        """Write it."""
+        self._lines.write(text)
+
     def ended(self, error: Exception | None, /) -> None:
         """Write why it failed."""
         if error is not None:
@@ -95,25 +107,39 @@ class Frames:
 
 
 class Plain:
-    """Events as lines on stderr. Left-out lines are counted and the count is told."""
+    """Events as lines on stderr."""
 
     animate: Callable[[], Awaitable[None]] | None = None
 
     def __init__(self, lines: PlainLines) -> None:
         self._lines = lines
-        self._outlet = Outlet(STDERR, most=LINES_WAITING)
-        self.outlets = (self._outlet,)
-        self._left_out = 0
+        self._writer = LineWriter()
+        self.outlets = (self._writer.outlet,)
 
     def see(self, event: Event, /) -> None:
         """Write its lines."""
         for text in self._lines.lines(event):
-            if self._left_out:
-                text = f"… {self._left_out} lines left out: stderr is not read\n{text}"
-            if self._outlet.put(f"{text}\n".encode(errors="backslashreplace")):
-                self._left_out = 0
-            else:
-                self._left_out += 1
+            self._writer.write(text)
+
+    def remark(self, text: str, /) -> None:
+        """Write it."""
+        self._writer.write(text)
 
     def ended(self, error: Exception | None, /) -> None:
         """Nothing: the error is told by the program's end."""
+
+
+class LineWriter:
+    """Lines to stderr. Those that there is no room for are counted, and the count told."""
+
+    def __init__(self) -> None:
+        self.outlet = Outlet(STDERR, most=LINES_WAITING)
+        self._left_out = 0
+
+    def write(self, text: str) -> None:
+        """Write a line, or leave it out. Does not block."""
+        left_out = f"… {self._left_out} left out here\n" if self._left_out else ""
+        if self.outlet.put(f"{left_out}{text}\n".encode(errors="backslashreplace")):
+            self._left_out = 0
+        else:
+            self._left_out += 1

@@ -11,9 +11,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from heddle.cli.commands import debug_option
 from heddle.cli.exits import WrongUsage, output_failed
 from heddle.cli.inputs import read_input
+from heddle.cli.options import (
+    COUNT,
+    MILLISECONDS,
+    debug_option,
+    is_debugging,
+    plugin_options,
+    plugin_timeout_option,
+)
 from heddle.cli.wording import fit, fit_json
 from plugins_host import one_of
 
@@ -23,8 +30,6 @@ if TYPE_CHECKING:
 
 # The protocols of `heddle.cli.frames`, named here so that help need not load it.
 PROTOCOLS: Final = ("heddle",)
-MILLISECONDS: Final = click.FloatRange(min=0, min_open=True)
-COUNT: Final = click.IntRange(min=1)
 
 
 @click.command(
@@ -91,27 +96,8 @@ Examples:
     show_default=True,
     help="Attempts at a node each time the run arrives there.",
 )
-@click.option(
-    "--plugin",
-    "plugins",
-    metavar="FILE",
-    multiple=True,
-    help="A plugin's manifest or Python module. Repeat it; their order is asked in.",
-)
-@click.option(
-    "--plugin-config",
-    metavar="TYPE=JSON|TYPE=@FILE",
-    multiple=True,
-    help="Settings of one middleware. Repeat it.",
-)
-@click.option(
-    "--plugin-timeout",
-    metavar="MS",
-    type=MILLISECONDS,
-    default=30_000,
-    show_default=True,
-    help="Silence after which a plugin call is given up.",
-)
+@plugin_options
+@plugin_timeout_option(30_000)
 @click.option(
     "--no-stream",
     is_flag=True,
@@ -140,6 +126,7 @@ def command(
     max_node_attempts: int,
     plugins: Sequence[str],
     plugin_config: Sequence[str],
+    plugin_env: Sequence[str],
     plugin_timeout: float,
     no_stream: bool,
     protocol: str | None,
@@ -175,34 +162,51 @@ def command(
         tools_dir=tools_dir,
         max_iterations=max_iterations,
         max_node_attempts=max_node_attempts,
-        timeout=timeout / 1000,
-        tool_timeout=tool_timeout / 1000,
-        plugin_timeout=plugin_timeout / 1000,
+        timeout=timeout,
+        tool_timeout=tool_timeout,
+        plugin_timeout=plugin_timeout,
         max_tools=max_tools,
         # A model's pieces are only for readers; --quiet leaves none.
         stream=not no_stream and streams() and (not quiet or protocol is not None),
         plugins=tuple(plugins),
         plugin_config=tuple(plugin_config),
+        plugin_env=tuple(plugin_env),
     )
-    run_once(flow, options, protocol=protocol, verbose=verbose, quiet=quiet)
+    run_once(
+        flow,
+        options,
+        protocol=protocol,
+        verbose=verbose,
+        quiet=quiet,
+        debug=is_debugging(),
+    )
 
 
 def run_once(
-    flow: str, options: "RunOptions", *, protocol: str | None, verbose: bool, quiet: bool
+    flow: str,
+    options: "RunOptions",
+    *,
+    protocol: str | None,
+    verbose: bool,
+    quiet: bool,
+    debug: bool,
 ) -> None:
     """Load, run, and print the result."""
     from heddle import launch
 
-    prepared = launch.load(flow)
+    installed = launch.install(options)
+    prepared = launch.load(flow, installed=installed)
     warnings = [str(warning) for warning in prepared.warnings]
 
     import trio
 
+    from heddle.cli.logs import told_to
+    from heddle.cli.plain import overheard
     from heddle.cli.session import Session
 
     if not quiet:
-        announce(flow, warnings)
-    session: Session
+        announce([*installed.warnings, *(f"{flow} {warning}" for warning in warnings)])
+    session: Session[dict[str, Any]]
     reader = choose(
         protocol,
         verbose=verbose,
@@ -213,12 +217,19 @@ def run_once(
     session = Session(reader.outlets, animate=reader.animate, ended=reader.ended)
 
     async def execute() -> dict[str, Any]:
-        return await launch.run(prepared, options, reader.see)
+        return await launch.run(
+            prepared,
+            options,
+            reader.see,
+            installed=installed,
+            plugin_log=lambda said: reader.remark(overheard(said)),
+        )
 
     # What was imported and compiled stays to the end: never look through it for garbage.
     gc.freeze()
     gc.enable()
-    result = trio.run(session.execute, execute)
+    with told_to(reader.remark, tracebacks=debug):
+        result = trio.run(session.execute, execute)
     if protocol is None:
         try:
             print_result(result)
@@ -250,10 +261,10 @@ def choose(
     return readers.Plain(lines)
 
 
-def announce(flow: str, warnings: Sequence[str]) -> None:
-    """Print a document's warnings, before anything runs."""
+def announce(warnings: Iterable[str]) -> None:
+    """Print warnings, before anything runs."""
     for warning in warnings:
-        click.echo(f"! {fit(flow)} {fit(warning)}", err=True)
+        click.echo(f"! {fit(warning)}", err=True)
 
 
 def print_result(result: dict[str, Any]) -> None:

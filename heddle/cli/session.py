@@ -7,13 +7,16 @@ ends the process on the spot.
 
 import os
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from typing import Any, Final
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Final, Generic, TypeVar
 
 import trio
 
 from heddle.cli.exits import INTERRUPTIONS, Interrupted
 from heddle.cli.outlet import Outlet
+
+Result = TypeVar("Result")
 
 # Seconds that an interrupted run may take to end what it started.
 PATIENCE: Final = 2.0
@@ -21,7 +24,7 @@ PATIENCE: Final = 2.0
 LAST_WORDS: Final = 0.3
 
 
-class Session:
+class Session(Generic[Result]):
     """What goes on around one run. `execute` is called once, by ``trio.run``.
 
     Args:
@@ -43,7 +46,6 @@ class Session:
         self._ended = ended
         self._running = trio.CancelScope()
         self._emptying = trio.CancelScope()
-        self._signal: int | None = None
         self._reason: Exception | None = None
 
     def stop(self, reason: Exception) -> None:
@@ -51,25 +53,26 @@ class Session:
         self._reason = self._reason or reason
         self._running.cancel()
 
-    async def execute(self, run: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
+    async def execute(self, run: Callable[[], Awaitable[Result]]) -> Result:
         """Carry out ``run``.
 
         Raises:
             Interrupted: A signal asked for it.
             Exception: What `stop` was given, or whatever ``run`` raises.
         """
-        result: dict[str, Any] = {}
         failure: Exception | None = None
-        with trio.open_signal_receiver(*heeded()) as arrivals:
+        results: list[Result] = []
+        with arriving(heeded()) as arrivals:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._watch, arrivals)
+                if arrivals is not None:
+                    nursery.start_soon(self._watch, arrivals)
                 for outlet in self._outlets:
                     nursery.start_soon(outlet.run)
                 if self._animate is not None:
                     nursery.start_soon(self._animate)
                 with self._running:
                     try:
-                        result = await run()
+                        results.append(await run())
                     except Exception as error:  # noqa: BLE001  raised below, outside the nursery
                         failure = error
                 if self._running.cancelled_caught:
@@ -86,6 +89,7 @@ class Session:
             failure = self._reason
         if failure is not None:
             raise failure
+        (result,) = results
         return result
 
     def _is_told(self) -> bool:
@@ -106,6 +110,13 @@ class Session:
                 asked = now
                 self._emptying.deadline = now + PATIENCE / 2 + LAST_WORDS
                 self.stop(INTERRUPTIONS[number]())
+
+
+def arriving(
+    signals: Collection[int],
+) -> AbstractContextManager[AsyncIterator[int] | None]:
+    """The signals as they arrive; None when there are none to watch."""
+    return trio.open_signal_receiver(*signals) if signals else nullcontext()
 
 
 def heeded() -> list[int]:

@@ -1,13 +1,16 @@
 """``heddle validate``: everything that is wrong with a flow, at once. Runs nothing."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from heddle.cli.commands import debug_option
+from heddle.cli.options import debug_option, plugin_options
 from heddle.cli.wording import fit, fit_json
 from plugins_host import Fault
+
+if TYPE_CHECKING:
+    from heddle.installation import Installed
 
 
 @click.command(
@@ -28,19 +31,37 @@ Examples:
     type=click.Path(),
     help="Also check that the tools the flow names are there and can be run.",
 )
+@plugin_options
 @click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object for each flow."
 )
 @debug_option
-def command(flows: tuple[str, ...], tools_dir: str | None, *, as_json: bool) -> int:
+def command(
+    flows: tuple[str, ...],
+    tools_dir: str | None,
+    plugins: tuple[str, ...],
+    plugin_config: tuple[str, ...],
+    plugin_env: tuple[str, ...],
+    *,
+    as_json: bool,
+) -> int:
     """Check FLOW, an Agent Spec document in JSON or YAML, without running it.
 
     Needs no credential and starts nothing. The exit status is 0 when nothing is wrong
     and 1 otherwise; warnings are not wrong.
     """
+    from heddle import launch
+
+    installed = launch.install(
+        launch.RunOptions(
+            plugins=plugins, plugin_config=plugin_config, plugin_env=plugin_env
+        )
+    )
+    for warning in installed.warnings:
+        click.echo(f"! {fit(warning)}", err=True)
     status = 0
     for flow in flows:
-        report = check(flow, tools_dir)
+        report = check(flow, tools_dir, installed)
         status = status if report["valid"] else 1
         if as_json:
             import msgspec
@@ -51,14 +72,14 @@ def command(flows: tuple[str, ...], tools_dir: str | None, *, as_json: bool) -> 
     return status
 
 
-def check(flow: str, tools_dir: str | None) -> dict[str, Any]:
+def check(flow: str, tools_dir: str | None, installed: "Installed") -> dict[str, Any]:
     """What is to be said about one document, ready for JSON."""
     from heddle import launch
     from heddle.spec import DocumentError
 
     report: dict[str, Any] = {"flow": flow, "valid": False, "problems": [], "warnings": []}
     try:
-        prepared = launch.load(flow)
+        prepared = launch.load(flow, installed=installed)
     except DocumentError as error:
         report["problems"] = [described(each) for each in error.problems]
         return report

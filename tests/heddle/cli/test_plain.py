@@ -7,6 +7,7 @@ from heddle.events import (
     NodeCompleted,
     NodeFailed,
     NodeStarted,
+    PluginEmitted,
     PluginLogged,
     TokenDelta,
     TokensDiscarded,
@@ -32,6 +33,7 @@ A_RUN: tuple[tuple[float, Event], ...] = (
     (4, Warned("first")),
     (4, Warned("seen before")),
     (4, PluginLogged("ask", "AgentNode", "info", "hello\nthere")),
+    (4, PluginEmitted("plugin:Audit:node", "ask", "AgentNode", {"ok": True})),
     (15, NodeCompleted("ask", "AgentNode", {"result": "y"}, 2)),
     (15, FlowCompleted({"result": "y"})),
 )
@@ -75,6 +77,7 @@ def test_a_verbose_run_shows_what_goes_in_and_comes_out() -> None:
         "    line two\\x1b[31m (1.0 s)",
         "! first",
         "  [info] hello\n    there",
+        '  [plugin:Audit:node] {"ok":true}',
         '< ask (14 s) {"result":"y"}',
     ]
 

@@ -121,6 +121,23 @@ def test_an_unknown_protocol_is_wrong_usage(heddle: Heddle, flow: WriteFlow) -> 
     )
 
 
+def test_text_is_streamed_unless_that_is_not_wanted(
+    heddle: Heddle, flow: WriteFlow
+) -> None:
+    name = flow(agent_node("ask", [{"content": "one two three"}]))
+    arguments = ["run", name, "--protocol", "heddle"]
+
+    def pieces(*more: str, **environment: str) -> int:
+        done = heddle(*arguments, *more, environment=environment)
+        assert done.status == 0
+        return done.stdout.count('"token_delta"')
+
+    assert pieces() == 3
+    assert pieces(HEDDLE_STREAM="1") == 3
+    assert pieces("--no-stream") == 0
+    assert pieces(HEDDLE_STREAM="0") == 0
+
+
 # ---- stdout that cannot be written
 
 
@@ -238,8 +255,11 @@ def test_a_closed_stdout_is_told_before_anything_runs(
         ([], "Missing argument 'FLOW'"),
         (["flow.json", "extra"], "unexpected extra argument"),
         (["flow.json", "--max-iterations", "0"], "0 is not in the range x>=1"),
-        (["flow.json", "--timeout", "0"], "0.0 is not in the range x>0"),
-        (["flow.json", "--timeout", "soon"], "'soon' is not a valid float"),
+        (["flow.json", "--timeout", "0"], "'0' is not a number of milliseconds above 0"),
+        (["flow.json", "--timeout", "-1"], "'-1' is not a number of milliseconds"),
+        (["flow.json", "--timeout", "nan"], "'nan' is not a number of milliseconds"),
+        (["flow.json", "--timeout", "inf"], "'inf' is not a number of milliseconds"),
+        (["flow.json", "--timeout", "soon"], "'soon' is not a number of milliseconds"),
         (["flow.json", "--tool-dir", "x"], "--tools-dir"),
         (["flow.json", "--input", "[]"], "--input: this is an array"),
         (["flow.json", "--input", "@nothing"], "--input @nothing: cannot read it"),
@@ -259,7 +279,7 @@ def test_wrong_usage_is_status_2(
 def test_an_unknown_command_gets_a_guess(heddle: Heddle) -> None:
     done = heddle("rnu")
     assert done.status == 2
-    assert done.stderr.endswith("Choose from: run, validate, init, completion.\n")
+    assert done.stderr.endswith("Choose from: run, validate, init, plugin, completion.\n")
     assert "Did you mean 'validate'?" in heddle("valdate").stderr
 
 

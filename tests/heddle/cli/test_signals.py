@@ -101,20 +101,29 @@ def test_a_stalled_reader_does_not_keep_a_run_from_being_interrupted(
     assert processes_of(tmp_path / "tmp") == []
 
 
+@pytest.mark.parametrize(
+    "ignored",
+    [[signal.SIGHUP, signal.SIGINT], [signal.SIGHUP, signal.SIGINT, signal.SIGTERM]],
+)
 def test_an_ignored_signal_stays_ignored(
-    flow: WriteFlow, tool: WriteTool, tmp_path: Path, ready: Path
+    flow: WriteFlow,
+    tool: WriteTool,
+    tmp_path: Path,
+    ready: Path,
+    ignored: list[signal.Signals],
 ) -> None:
     tool("t", f"echo up > {ready}; while [ -e {ready} ]; do sleep 0.05; done")
     command = " ".join([*COMMAND, "run", flow(tool_node("t")), "--tools-dir", "tools"])
+    names = " ".join(each.name.removeprefix("SIG") for each in ignored)
     process = subprocess.Popen(
-        ["/bin/sh", "-c", f"trap '' HUP INT; exec {command}"],
+        ["/bin/sh", "-c", f"trap '' {names}; exec {command}"],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         cwd=tmp_path,
         env=surroundings(tmp_path),
     )
     appears(ready, within=60)
-    for number in (signal.SIGHUP, signal.SIGINT):
+    for number in ignored:
         process.send_signal(number)
     ready.unlink()
     assert process.communicate(timeout=60)[0] == b"{}\n"

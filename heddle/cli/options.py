@@ -1,0 +1,99 @@
+"""Options that several commands have, and the types of their values."""
+
+import math
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import click
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class Settings:
+    """What is known before a command runs, for whoever tells its errors."""
+
+    debug: bool = False
+
+
+class Milliseconds(click.ParamType[float]):
+    """A length of time above 0, as seconds once it is read."""
+
+    name = "milliseconds"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Read it. A default is written in milliseconds too."""
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if not 0 < number < math.inf:
+            self.fail(f"{value!r} is not a number of milliseconds above 0.", param, ctx)
+        return number / 1000
+
+
+MILLISECONDS: Final = Milliseconds()
+COUNT: Final = click.IntRange(min=1)
+
+
+def debug_option(command: Command) -> Command:
+    """``--debug``, which every command has."""
+
+    def remember(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+        if isinstance(settings := ctx.find_root().obj, Settings):
+            settings.debug = value
+
+    return click.option(
+        "--debug",
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=remember,
+        help="Show a traceback with an error.",
+    )(command)
+
+
+def is_debugging() -> bool:
+    """Whether the command that runs was given ``--debug``."""
+    settings = click.get_current_context().find_root().obj
+    return isinstance(settings, Settings) and settings.debug
+
+
+def plugin_settings_options(command: Command) -> Command:
+    """What plugins are given: ``plugin_config`` and ``plugin_env``."""
+    command = click.option(
+        "--plugin-env",
+        metavar="NAME",
+        multiple=True,
+        help="A variable of the environment that plugins may see. Repeat it.",
+    )(command)
+    return click.option(
+        "--plugin-config",
+        metavar="TYPE=JSON|TYPE=@FILE",
+        multiple=True,
+        help="Settings of one middleware. Repeat it.",
+    )(command)
+
+
+def plugin_options(command: Command) -> Command:
+    """Which plugins there are, ``plugins``, and what they are given."""
+    return click.option(
+        "--plugin",
+        "plugins",
+        metavar="FILE",
+        multiple=True,
+        help="A plugin's manifest or Python module. Repeat it: they are asked in order.",
+    )(plugin_settings_options(command))
+
+
+def plugin_timeout_option(default: int) -> Callable[[Command], Command]:
+    """``--plugin-timeout``, which is ``default`` milliseconds when it is not given."""
+    return click.option(
+        "--plugin-timeout",
+        metavar="MS",
+        type=MILLISECONDS,
+        default=default,
+        show_default=True,
+        help="Silence after which a plugin call is given up.",
+    )
