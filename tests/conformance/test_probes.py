@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(not PROBES.exists(), reason=MISSING)
 TOOLS: Final = {
     "rep": "value = repr(*given.values())",
     "ident": "value, = given.values()",
-    "inc": "returned = {'i': given['i'] + 1, 'again': given['i'] + 1 < 3}",
+    "inc": ("i = given['i'] + 1\nreturned = {'i': i, 'again': 'yes' if i < 3 else 'no'}"),
     "two": "returned = {'p': 'P', 'q': 4}",
     "two_missing": "returned = {'p': 'P'}",
     "objout": "returned = {'z': 1}",
@@ -41,7 +41,7 @@ TOOLS: Final = {
 OURS: Final[dict[str, dict[str, Any]]] = {
     "tmpl_integer": {"t": "ECHO:[3]"},
     "tmpl_number": {"t": "ECHO:[2.5]"},
-    "tmpl_number_whole": {"t": "ECHO:[2]"},
+    "tmpl_number_whole": {"t": "ECHO:[2.0]"},
     "tmpl_boolean": {"t": "ECHO:[true]"},
     "tmpl_null": {"t": "ECHO:[null]"},
     "tmpl_array": {"t": "ECHO:[[1,2]]"},
@@ -51,7 +51,7 @@ OURS: Final[dict[str, dict[str, Any]]] = {
     "cast_list_to_str": {"r": "'[1,2]'"},
     "cast_obj_to_str": {"r": "'{\"a\":1}'"},
     "start_extra_input": {"r": "a"},
-    "branch_bool": {"o": "default"},
+    "branch_bool": {"o": "one"},
 }
 
 
