@@ -8,12 +8,19 @@ still while heddle serves a reverse call that the plugin waits for, and never go
 """
 
 import itertools
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Self
 
-from msgspec import Raw
+from msgspec import Raw, Struct, field
+from trio.lowlevel import (
+    Abort,
+    RaiseCancelT,
+    Task,
+    current_task,
+    reschedule,
+    wait_task_rescheduled,
+)
 
-from actors import ReplySlot
 from plugins_host.frames import Id
 from plugins_host.reverse import CallServices, Waited
 
@@ -29,69 +36,31 @@ MAX_REVERSE: Final = 256
 ids: Final = itertools.count(1)
 
 
-class Call:
-    """One call: what it may use, how long it may take, and what came of it.
+class Budget(Struct, eq=False):
+    """How long something may go on in silence. Instants are on trio's clock.
 
     Attributes:
-        outcome: The answer, or the error to raise; None while it is open.
-        due: When it is given up, on trio's clock.
-        asked: Reverse calls that the waiting task has not begun to serve.
-        at: The component that the plugin said it is at, when several were asked.
+        patience: Seconds of silence that are allowed.
+        began: When it began.
+        due: When it is given up.
+        holds: How many reverse calls are being served; ``left`` is what is left meanwhile.
     """
 
-    __slots__ = (
-        "asked",
-        "at",
-        "ceiling",
-        "components",
-        "due",
-        "holds",
-        "id",
-        "left",
-        "on_partial",
-        "outcome",
-        "patience",
-        "services",
-        "slot",
-        "verb",
-    )
+    patience: float
+    began: float
+    due: float
+    holds: int
+    left: float
 
-    def __init__(
-        self,
-        verb: str,
-        *,
-        services: CallServices | None,
-        components: Sequence[str],
-        patience: float,
-        now: float,
-        on_partial: Callable[[Raw], None] | None = None,
-    ) -> None:
-        self.id = next(ids)
-        self.verb = verb
-        self.services = services
-        self.components = components
-        self.patience = patience
-        self.due = now + patience
-        self.ceiling = now + patience * CEILING
-        self.holds = 0
-        self.left = patience
-        self.on_partial = on_partial
-        self.outcome: Raw | Exception | None = None
-        self.asked: list[tuple[Id, Waited, str]] = []
-        self.at: str | None = None
-        self.slot: ReplySlot[None] = ReplySlot()
+    @classmethod
+    def beginning(cls, now: float, patience: float) -> Self:
+        """The whole of it, from now on."""
+        return cls(patience, now, now + patience, 0, 0.0)
 
-    def hand_over(self, asked: tuple[Id, Waited, str], now: float) -> None:
-        """Give the waiting task a reverse call to serve; meanwhile the call is held."""
-        self.hold(now)
-        self.asked.append(asked)
-        self.slot.set(None)
-
-    def settle(self, outcome: Raw | Exception) -> None:
-        """It is over: wake the waiting task."""
-        if self.outcome is None:
-            self.outcome = outcome
-            self.slot.set(None)
+    @property
+    def ceiling(self) -> float:
+        """When it is given up whatever the signs of life."""
+        return self.began + self.patience * CEILING
 
     def progress(self, now: float) -> None:
         """A sign of life: the wait starts again."""
@@ -112,3 +81,61 @@ class Call:
         self.holds -= 1
         if not self.holds:
             self.due = min(now + self.left, self.ceiling)
+
+
+class Call(Budget):
+    """One call: what it may use, and what came of it.
+
+    Attributes:
+        verb: What is asked.
+        services: What reverse calls made inside it may use.
+        components: The component types that are asked.
+        on_partial: Takes its progress.
+        outcome: The answer, or the error to raise; None while it is open.
+        asked: Reverse calls that the waiting task has not begun to serve.
+        at: The component that the plugin said it is at, when several were asked.
+        waiting: The task that asks, while it is parked.
+    """
+
+    verb: str
+    services: CallServices | None
+    components: Sequence[str]
+    on_partial: Callable[[Raw], None] | None
+    id: int = field(default_factory=ids.__next__)
+    outcome: Raw | Exception | None = None
+    asked: Sequence[tuple[Id, Waited, str]] = ()
+    at: str | None = None
+    waiting: Task | None = None
+
+    def wait(self) -> Awaitable[None]:
+        """Park the task that asks until it is settled, or there is something to serve.
+
+        Look at ``outcome`` and ``asked`` first: they may have changed already. A reply
+        slot would do as well, and cost a tenth more of a consultation.
+        """
+        self.waiting = current_task()
+        return wait_task_rescheduled(self._forget)  # noqa: ASYNC105  awaited by the caller
+
+    def _forget(self, _: RaiseCancelT) -> Abort:
+        # Trio wakes the cancelled task itself. It must not be found here when an answer
+        # comes: to wake it twice would corrupt the scheduler.
+        self.waiting = None
+        return Abort.SUCCEEDED
+
+    def _wake(self) -> None:
+        waiting = self.waiting
+        if waiting is not None:
+            self.waiting = None
+            reschedule(waiting)
+
+    def settle(self, outcome: Raw | Exception) -> None:
+        """It is over: wake the waiting task."""
+        if self.outcome is None:
+            self.outcome = outcome
+            self._wake()
+
+    def hand_over(self, asked: tuple[Id, Waited, str], now: float) -> None:
+        """Give the waiting task a reverse call to serve; meanwhile the call is held."""
+        self.hold(now)
+        self.asked = [*self.asked, asked]
+        self._wake()

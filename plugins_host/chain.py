@@ -13,7 +13,7 @@ the run. Links next to each other in one process whose runtime can do it are ask
 frame (`consult`), with the same outcome as one by one.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final, Protocol, TypeAlias, TypeVar, assert_never
 
@@ -36,6 +36,8 @@ from plugins_host.seams import (
     ToolSubject,
 )
 from plugins_host.verdicts import (
+    PASS,
+    PROCEED,
     Fail,
     Modify,
     Pass,
@@ -66,7 +68,7 @@ class Asker(Protocol):
         """Make sure that it can be asked; the features that both sides know."""
         ...
 
-    async def request(
+    def request(
         self,
         verb: str,
         params: bytes,
@@ -74,7 +76,7 @@ class Asker(Protocol):
         services: CallServices | None = None,
         components: Sequence[str] = (),
         patience: float = PATIENCE,
-    ) -> object:
+    ) -> Awaitable[object]:
         """Ask; what comes back is a JSON text (`Raw`, bytes) or an object.
 
         Raises:
@@ -250,17 +252,25 @@ _ENCODE: Final = msgspec.json.Encoder().encode
 _T = TypeVar("_T")
 
 
+class _Question(Struct, frozen=True):
+    """What is the same each time that somebody is asked: whom, and how the text begins."""
+
+    verb: str
+    components: tuple[str, ...]
+    head: bytes
+
+
 class _Stretch(Struct, frozen=True):
     """Links next to each other that one asker answers for, at one half.
 
-    ``heads`` are their questions up to what changes, and ``asks`` their entries in a
-    `consult`; both are the same for every question, and written once.
+    By index of the link to begin with: the question to it ``alone``, and to it and all
+    that follow ``together``.
     """
 
     asker: Asker
     links: tuple[Link, ...]
-    heads: tuple[bytes, ...]
-    asks: tuple[bytes, ...]
+    alone: tuple[_Question, ...]
+    together: tuple[_Question, ...]
 
 
 class Chain:
@@ -281,9 +291,9 @@ class Chain:
         """Whether anybody declared this half. If not, do no work for it."""
         return (seam, half) in self._stretches
 
-    async def before(
+    def before(
         self, seam: Seam, subject: Subject, given: Payload, asking: Asking
-    ) -> BeforeOutcome:
+    ) -> Coroutine[Any, Any, BeforeOutcome]:
         """Ask what may happen.
 
         Args:
@@ -296,19 +306,18 @@ class Chain:
         Raises:
             MiddlewareFailure: A policy failed.
         """
-        walk = _Walk(seam, Half.BEFORE, subject, asking, given=given)
-        settled: Replaced | Rejected | None = await self._ask_all(walk, _weigh_before)
-        return Proceeded(walk.given) if settled is None else settled
+        walk = _Walk(seam, Half.BEFORE, subject, asking, given, None)
+        return self._ask_all(walk, _weigh_before, _proceeded)
 
-    async def after(
+    def after(
         self,
         seam: Seam,
         subject: Subject,
         outcome: Outcome,
         asking: Asking,
         *,
-        given: Payload | None = None,
-    ) -> AfterOutcome:
+        given: Payload = EMPTY,
+    ) -> Coroutine[Any, Any, AfterOutcome]:
         """Ask what becomes of what happened.
 
         Args:
@@ -321,139 +330,126 @@ class Chain:
         Raises:
             MiddlewareFailure: A policy failed.
         """
-        walk = _Walk(seam, Half.AFTER, subject, asking, given=given, outcome=outcome)
-        settled: Replaced | RetryGranted | Failed | None
-        settled = await self._ask_all(walk, _weigh_after)
-        return PASSED if settled is None else settled
+        walk = _Walk(seam, Half.AFTER, subject, asking, given, outcome)
+        return self._ask_all(walk, _weigh_after, _passed)
 
     async def _ask_all(
-        self, walk: "_Walk", weigh: Callable[["_Walk", Link, Verdict], _T | None]
-    ) -> _T | None:
+        self,
+        walk: "_Walk",
+        weigh: Callable[["_Walk", Link, Verdict], _T | None],
+        unsettled: Callable[["_Walk"], _T],
+    ) -> _T:
         """Walk the chain until something settles it."""
+        asking = walk.asking
         for stretch in self._stretches.get((walk.seam, walk.half), ()):
             links = stretch.links
             together = len(links) > 1 and await walk.can_consult(stretch)
             done = 0
             while done < len(links):
-                asked = len(links) - done if together else 1
-                if asked > 1:
-                    answers = await walk.consult(stretch, done)
-                else:
-                    answers = [await walk.ask(stretch, done)]
+                question = (stretch.together if together else stretch.alone)[done]
+                asked = question.components
+                try:
+                    answer = await stretch.asker.request(
+                        question.verb,
+                        question.head + walk.tail(),
+                        services=asking.services,
+                        components=asked,
+                        patience=asking.patience,
+                    )
+                except Exception as error:
+                    raise walk.unanswered(links[done], asked, error) from error
+                answers = [answer]
+                if len(asked) > 1:
+                    answers = walk.read_consulted(answer, links[done:])
                 verdict: Verdict | None = None
-                for answer in answers:
+                for said in answers:
                     link = links[done]
                     done += 1
-                    verdict = walk.read(link, answer)
+                    verdict = walk.read(link, said)
+                    if verdict is PROCEED or verdict is PASS:
+                        continue
                     settled = weigh(walk, link, verdict)
                     if settled is not None:
-                        if answer is not answers[-1]:
+                        if said is not answers[-1]:
                             raise walk.failure(link, _WALKED_ON)
                         return settled
                 # A retry that is refused here has ended the walk there: go on with the
                 # rest. Nothing else ends it early.
-                if len(answers) < asked and not isinstance(verdict, Retry):
+                if len(answers) < len(asked) and not isinstance(verdict, Retry):
                     raise walk.failure(links[done], _LEFT_OUT)
-        return None
+        return unsettled(walk)
 
 
 def _stretches(links: Sequence[Link], seam: Seam, half: Half) -> tuple[_Stretch, ...]:
     asked = [link for link in links if half in link.seams.get(seam, ())]
     groups = groupby(asked, key=lambda link: id(link.asker))
-    return tuple(_stretch(tuple(group), seam) for _, group in groups)
+    return tuple(_stretch(tuple(group), seam, half) for _, group in groups)
 
 
-def _stretch(links: tuple[Link, ...], seam: Seam) -> _Stretch:
+def _stretch(links: tuple[Link, ...], seam: Seam, half: Half) -> _Stretch:
     ask = b'{"componentType":%b,"component":%b}'
-    asks = tuple(ask % (_ENCODE(link.component_type), link.settings) for link in links)
-    heads = tuple(b'{"seam":"%b",%b' % (seam.encode(), each[1:-1]) for each in asks)
-    return _Stretch(links[0].asker, links, heads, asks)
+    asks = [ask % (_ENCODE(link.component_type), link.settings) for link in links]
+    names = tuple(link.component_type for link in links)
+    place = seam.encode(), half.encode()
+    alone = tuple(
+        _Question(half.value, (name,), b'{"seam":"%b",%b' % (place[0], each[1:-1]))
+        for name, each in zip(names, asks, strict=True)
+    )
+    several = b'{"seam":"%b","half":"%b","ask":[%b]'
+    together = tuple(
+        _Question(CONSULT, names[index:], several % (*place, b",".join(asks[index:])))
+        for index in range(len(links) - 1)
+    )
+    return _Stretch(links[0].asker, links, alone, (*together, alone[-1]))
 
 
-class _Walk:
+class _Walk(Struct, eq=False):
     """One consultation on its way along the chain: the question as it stands."""
 
-    __slots__ = ("_asking", "_outcome", "_subject", "_tail", "given", "half", "seam")
-
-    def __init__(
-        self,
-        seam: Seam,
-        half: Half,
-        subject: Subject,
-        asking: Asking,
-        *,
-        given: Payload | None,
-        outcome: Outcome | None = None,
-    ) -> None:
-        self.seam = seam
-        self.half = half
-        self.given = EMPTY if given is None else given
-        self._subject = subject
-        self._asking = asking
-        self._outcome = outcome
-        self._tail = b""
+    seam: Seam
+    half: Half
+    subject: Subject
+    asking: Asking
+    given: Payload
+    outcome: Outcome | None
+    text: bytes = b""
 
     # --- asking -------------------------------------------------------------------------
 
-    def _rest(self) -> bytes:
+    def tail(self) -> bytes:
         """What all are asked alike; made once, and again after a modify."""
-        if not self._tail:
-            parts = [b',"subject":', _ENCODE(self._subject)]
-            for shown in SEAMS[self.seam].halves[self.half].shows:
-                if shown is Shown.INPUT:
-                    parts += (b',"input":', self.given.raw)
+        if not self.text:
+            shown = b""
+            for what in SEAMS[self.seam].halves[self.half].shows:
+                if what is Shown.INPUT:
+                    shown += b',"input":' + self.given.raw
                 else:
-                    parts += (b',"outcome":', _encode_outcome(self._outcome))
-            asking = self._asking
-            numbers = (asking.attempt, asking.max_attempts)
-            parts.append(b',"attempt":%d,"maxAttempts":%d}' % numbers)
-            self._tail = b"".join(parts)
-        return self._tail
-
-    async def ask(self, stretch: _Stretch, index: int) -> object:
-        """Put the question to one link."""
-        link = stretch.links[index]
-        params = stretch.heads[index] + self._rest()
-        try:
-            return await self._request(stretch, self.half, params, (link.component_type,))
-        except Exception as error:
-            raise self.failure(link, _as_fault(error)) from error
+                    shown += b',"outcome":' + _encode_outcome(self.outcome)
+            self.text = b',"subject":%b%b,"attempt":%d,"maxAttempts":%d}' % (
+                _ENCODE(self.subject),
+                shown,
+                self.asking.attempt,
+                self.asking.max_attempts,
+            )
+        return self.text
 
     async def can_consult(self, stretch: _Stretch) -> bool:
         """Whether the links of a stretch can be asked in one frame."""
         try:
             return CONSULT in await stretch.asker.start()
         except Exception as error:
-            raise self.failure(stretch.links[0], _as_fault(error)) from error
+            raise self.unanswered(stretch.links[0], (), error) from error
 
-    async def consult(self, stretch: _Stretch, index: int) -> "list[object]":
-        """Put the question to all links of a stretch from ``index`` on, in one frame."""
-        links = stretch.links[index:]
-        names = tuple(link.component_type for link in links)
-        head = b'{"seam":"%b","half":"%b","ask":[%b]'
-        asks = b",".join(stretch.asks[index:])
-        params = head % (self.seam.encode(), self.half.encode(), asks) + self._rest()
-        try:
-            raw = await self._request(stretch, CONSULT, params, names)
-        except Exception as error:
-            at = error.at if isinstance(error, PluginOverdue) else None
-            raise self.failure(
-                links[0], _as_fault(error), at or ", ".join(names)
-            ) from error
-        return self._read_verdicts(raw, links)
+    def unanswered(
+        self, link: Link, asked: Sequence[str], error: Exception
+    ) -> MiddlewareFailure:
+        """There is no answer from ``link``, or from the several that were asked at once."""
+        who = ", ".join(asked) or link.component_type
+        if isinstance(error, PluginOverdue) and error.at is not None:
+            who = error.at
+        return self.failure(link, _as_fault(error), who)
 
-    async def _request(
-        self, stretch: _Stretch, verb: str, params: bytes, names: tuple[str, ...]
-    ) -> object:
-        return await stretch.asker.request(
-            verb,
-            params,
-            services=self._asking.services,
-            components=names,
-            patience=self._asking.patience,
-        )
-
-    def _read_verdicts(self, raw: object, links: Sequence[Link]) -> "list[object]":
+    def read_consulted(self, raw: object, links: Sequence[Link]) -> list[object]:
         """The answers in a `consult`'s answer: for the links asked, in their order."""
         try:
             said = _decode_consulted(raw)
@@ -493,8 +489,8 @@ class _Walk:
                 change = Payload.of(edited(request, change.value))
             except EditError as error:
                 raise self.failure(link, error) from error
-        elif self._asking.check_input is not None:
-            wrong = self._asking.check_input(change.value)
+        elif self.asking.check_input is not None:
+            wrong = self.asking.check_input(change.value)
             if wrong is not None:
                 fault = Fault(
                     f"it modified the arguments to what the tool does not take: {wrong}",
@@ -502,7 +498,7 @@ class _Walk:
                 )
                 raise self.failure(link, fault)
         self.given = change
-        self._tail = b""
+        self.text = b""
 
     def replacement(self, link: Link, value: Payload) -> Payload:
         """The result that a link supplies, in the form that the engine works with."""
@@ -515,7 +511,7 @@ class _Walk:
 
     def retry(self, link: Link, verdict: Retry) -> RetryGranted | None:
         """Grant a retry, unless a ceiling stands against it."""
-        asking = self._asking
+        asking = self.asking
         refused = asking.retry_refused
         if asking.attempt >= asking.max_attempts:
             refused = f"this was attempt {asking.attempt} of {asking.max_attempts}"
@@ -537,7 +533,7 @@ class _Walk:
         """A substituted result is never silent."""
         if self.half is Half.BEFORE:
             what = f"replaces {self._thing()} with a result of its own"
-        elif isinstance(self._outcome, Erred):
+        elif isinstance(self.outcome, Erred):
             what = f"replaces the error of {self._thing()} with a result of its own"
         else:
             what = f"replaces the result of {self._thing()}"
@@ -551,11 +547,11 @@ class _Walk:
     def warn(self, link: Link, text: str) -> None:
         """Tell the run what a policy did."""
         place = f"{named(link)}, {self.seam}.{self.half}"
-        self._asking.warn(f"{place}: {text}")
+        self.asking.warn(f"{place}: {text}")
 
     def _thing(self) -> str:
         """What the seam is around, by name."""
-        subject = self._subject
+        subject = self.subject
         node = f"node {subject.node_name!r}"
         if isinstance(subject, ToolSubject):
             return f"the call of tool {subject.tool_name!r} in {node}"
@@ -565,7 +561,7 @@ class _Walk:
 
     def failure(self, link: Link, cause: Fault, names: str = "") -> MiddlewareFailure:
         """A link did not do its part."""
-        outcome = self._outcome
+        outcome = self.outcome
         return MiddlewareFailure(
             names or link.component_type,
             link.plugin,
@@ -576,7 +572,15 @@ class _Walk:
         )
 
 
-def _weigh_before(walk: _Walk, link: Link, verdict: Verdict) -> Replaced | Rejected | None:
+def _proceeded(walk: _Walk) -> BeforeOutcome:
+    return Proceeded(walk.given)
+
+
+def _passed(_: _Walk) -> AfterOutcome:
+    return PASSED
+
+
+def _weigh_before(walk: _Walk, link: Link, verdict: Verdict) -> BeforeOutcome | None:
     match verdict:
         case Proceed():
             return None
@@ -596,9 +600,7 @@ def _weigh_before(walk: _Walk, link: Link, verdict: Verdict) -> Replaced | Rejec
             assert_never(verdict)
 
 
-def _weigh_after(
-    walk: _Walk, link: Link, verdict: Verdict
-) -> Replaced | RetryGranted | Failed | None:
+def _weigh_after(walk: _Walk, link: Link, verdict: Verdict) -> AfterOutcome | None:
     match verdict:
         case Pass():
             return None

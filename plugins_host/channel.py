@@ -237,9 +237,7 @@ class Channel:
     async def greet(self) -> PluginFault | None:
         """Make the handshake; None when it went well, else why not. Takes its time."""
         try:
-            raw = await self._ask(
-                "init", _init_params(self._program), patience=float("inf")
-            )
+            raw = await self.request("init", _init_params(self._program))
             greeting = _GREETING.decode(raw)
         except PluginFailed:
             greeting = _Greeting()  # it does not know `init`: version 1
@@ -283,49 +281,37 @@ class Channel:
         self,
         verb: str,
         params: bytes,
-        *,
-        services: CallServices | None,
-        components: Sequence[str],
-        patience: float,
+        services: CallServices | None = None,
+        components: Sequence[str] = (),
+        patience: float = float("inf"),
         on_partial: Callable[[Raw], None] | None = None,
     ) -> Raw:
         """Ask, and wait for the answer, a JSON text that has been checked for its form.
 
-        Cancelled, or when it takes too long, the plugin is told to stop; an answer that
-        comes later goes nowhere.
+        Look at ``ready`` first, unless it is to greet. Cancelled, or when it takes too
+        long, the plugin is told to stop; an answer that comes later goes nowhere.
 
         Raises:
             PluginFault: There is no answer; the class says why.
         """
-        if not self.ready:
-            raise self._not_ready()
-        return await self._ask(verb, params, services, components, patience, on_partial)
-
-    async def _ask(
-        self,
-        verb: str,
-        params: bytes,
-        services: CallServices | None = None,
-        components: Sequence[str] = (),
-        patience: float = 0.0,
-        on_partial: Callable[[Raw], None] | None = None,
-    ) -> Raw:
+        now = trio.current_time()
         call = Call(
+            patience,
+            now,
+            now + patience,
+            0,
+            0.0,
             verb,
-            services=services,
-            components=components,
-            patience=patience,
-            now=trio.current_time(),
-            on_partial=on_partial,
+            services,
+            components,
+            on_partial,
         )
         self._calls[call.id] = call
         if call.due < self._watch_at:
             self._watch_from(call.due)
-        self._send(
-            b'{"id":%d,"method":"%b","params":%b}\n' % (call.id, verb.encode(), params)
-        )
+        self._send(frames.request(call.id, verb, params))
         try:
-            await call.slot.wait()
+            await call.wait()
             if call.outcome is None:
                 await self._serve_until_settled(call)
         except BaseException:
@@ -338,11 +324,6 @@ class Channel:
             return outcome
         assert isinstance(outcome, Exception)
         raise outcome
-
-    def _not_ready(self) -> PluginFault:
-        if self.died_of is not None:
-            return self.died_of.again()
-        return PluginGone(self._name, "it is ending and takes no more calls")
 
     def _abandon(self, call: Call) -> None:
         """The task that waited was cancelled: nobody needs the answer any more."""
@@ -524,14 +505,12 @@ class Channel:
     def _take(self, arrivals: Sequence[Arrival]) -> None:
         for arrival in arrivals:
             match arrival:
-                case Answer(id=id_, result=result):
+                case Answer(id=id_):
                     call = self._calls.pop(id_, None)
                     if call is not None:
-                        call.settle(result)
-                    elif id_ in self._cancels:
-                        self._cancel_ended(id_, stopped=True, at=_where(result))
-                    elif id_ != self._shutdown:
-                        self._counts.late += 1
+                        call.settle(arrival.result)
+                    else:
+                        self._answered_otherwise(id_, arrival.result)
                 case Progress(id=id_, partial=partial):
                     self._progress(id_, partial)
                 case Request(id=id_, method=method, params=params):
@@ -549,6 +528,13 @@ class Channel:
                     self._broke(arrival)
         if arrivals and not self.ready:
             self._removed()
+
+    def _answered_otherwise(self, id_: Id, result: Raw) -> None:
+        """An answer to no call: to a cancel, to a shutdown, or to nobody any more."""
+        if id_ in self._cancels:
+            self._cancel_ended(id_, stopped=True, at=_where(result))
+        elif id_ != self._shutdown:
+            self._counts.late += 1
 
     def _fail(self, id_: Id, fault: PluginFault) -> None:
         call = self._calls.pop(id_, None)
@@ -640,7 +626,7 @@ class Channel:
 
     def _refuse_asked(self, call: Call) -> None:
         """What was asked for and not begun when the call ended."""
-        asked, call.asked = call.asked, []
+        asked, call.asked = call.asked, ()
         for id_, _, _ in asked:
             self._reply(_too_late(id_))
 
@@ -648,11 +634,10 @@ class Channel:
         """In the task that asked: run what the plugin asks for, until it has answered."""
         async with trio.open_nursery() as nursery:
             while call.outcome is None:
-                asked, call.asked = call.asked, []
+                asked, call.asked = call.asked, ()
                 for id_, waited, component in asked:
                     nursery.start_soon(self._serve, call, id_, waited, component)
-                call.slot = ReplySlot()
-                await call.slot.wait()
+                await call.wait()
             nursery.cancel_scope.cancel()
 
     async def _serve(self, call: Call, id_: Id, waited: Waited, component: str) -> None:

@@ -22,7 +22,7 @@ become U+FFFD, as they could not be written down again.
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -71,7 +71,7 @@ class Request(Struct, frozen=True):
     params: Raw
 
 
-class Answer(Struct, frozen=True):
+class Answer(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     """What came of a request, as a JSON text."""
 
     id: Id
@@ -122,7 +122,7 @@ Frame: TypeAlias = Request | Answer | Refusal | Progress
 Arrival: TypeAlias = Frame | Stray | Unreadable | Broken
 
 
-class _Line(Struct, frozen=True):
+class _Line(Struct, frozen=True, gc=False):
     """Any frame; an absent member is an empty `Raw`."""
 
     id: Id | None = None
@@ -139,6 +139,7 @@ class _Error(Struct, frozen=True):
 
 
 _LINE: Final = msgspec.json.Decoder(_Line)
+_ANSWER: Final = msgspec.json.Decoder(Answer)
 _ERROR: Final = msgspec.json.Decoder(_Error)
 _ANY: Final = msgspec.json.Decoder()
 _ENCODE: Final = msgspec.json.Encoder().encode
@@ -158,6 +159,8 @@ _ID_FIRST: Final = re.compile(rb'\{\s*"id"\s*:\s*(-?\d+|"[^"\\]*")\s*[,}]')
 
 def request(id: Id, method: str, params: bytes = b"{}") -> bytes:  # noqa: A002
     """The line of a request; ``params`` is a JSON text and is spliced as it is."""
+    if type(id) is int and method.isidentifier() and method.isascii():
+        return b'{"id":%d,"method":"%b","params":%b}\n' % (id, method.encode(), params)
     return b'{"id":%b,"method":%b,"params":%b}\n' % (_ENCODE(id), _ENCODE(method), params)
 
 
@@ -276,12 +279,19 @@ class FrameReader:
         return kept
 
 
-def _read_lines(lines: bytes, limit: int) -> list[Arrival]:
+def _read_lines(lines: bytes, limit: int) -> Sequence[Arrival]:
     """Read whole lines; ``lines`` ends with a line break."""
     count = _count_frames(lines)
     # The short way holds for frames alone: each line yields exactly one object. Anything
     # else, a value over two lines among it, is read line by line below.
     if count and len(lines) <= limit and (lines.isascii() or _is_utf8(lines)):
+        # Most streams are answers and nothing else, which need no second look.
+        try:
+            answers: Sequence[Arrival] = _ANSWER.decode_lines(lines)
+        except _BROKEN:
+            answers = []
+        if len(answers) == count:
+            return answers
         try:
             read = _LINE.decode_lines(lines)
         except _BROKEN:

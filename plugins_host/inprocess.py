@@ -17,7 +17,7 @@ import trio
 from msgspec import Raw
 
 from plugins_host.authoring import HostError, Services, Signal
-from plugins_host.calls import CEILING, Call
+from plugins_host.calls import CEILING, Budget
 from plugins_host.chain import PATIENCE
 from plugins_host.channel import PluginLine, PluginLog
 from plugins_host.dispatch import Dispatch, Question
@@ -167,14 +167,9 @@ class _Asked(Services):
         self._services = services
         self._component_type = component_type
         self._on_partial = on_partial
-        self._call = Call(
-            verb,
-            services=services,
-            components=(component_type,),
-            patience=patience,
-            now=trio.current_time(),
-        )
-        self.scope = trio.CancelScope(deadline=self._call.due)
+        self._verb = verb
+        self._budget = Budget.beginning(trio.current_time(), patience)
+        self.scope = trio.CancelScope(deadline=self._budget.due)
 
     @property
     def plain(self) -> bool:
@@ -196,12 +191,12 @@ class _Asked(Services):
             asked = self._read(verb, params)
             assert isinstance(asked, RunTool | CallModel)
             assert self._services is not None
-            self._call.hold(trio.current_time())
+            self._budget.hold(trio.current_time())
             self._rearm()
             try:
                 result = await serve(asked, self._component_type, self._services)
             finally:
-                self._call.release(trio.current_time())
+                self._budget.release(trio.current_time())
                 self._rearm()
         except Exception as error:
             raise HostError(type(error).__name__, str(error)) from error
@@ -233,23 +228,23 @@ class _Asked(Services):
                 fix="Ask while you answer the call.",
             )
         if self._services is None:
-            raise ReverseRefused(f"inside {self._call.verb!r} there is nothing to ask for")
+            raise ReverseRefused(f"inside {self._verb!r} there is nothing to ask for")
         return read_asked(verb, Raw(_encode(params)))
 
     def _progress(self) -> None:
-        self._call.progress(trio.current_time())
+        self._budget.progress(trio.current_time())
         self._rearm()
 
     def _rearm(self) -> None:
         if self.open:
-            self.scope.deadline = self._call.due
+            self.scope.deadline = self._budget.due
 
     def overdue(self) -> Fault:
         """It took too long."""
-        call = self._call
+        call = self._budget
         alive = call.due >= call.ceiling
         allowed = call.patience * CEILING if alive else call.patience
-        return PluginOverdue(self._plugin.name, allowed, verb=call.verb, alive=alive)
+        return PluginOverdue(self._plugin.name, allowed, verb=self._verb, alive=alive)
 
 
 class _TrioSignal:

@@ -8,44 +8,48 @@ value through a chain so that neither is done twice.
 from typing import Any, Final, cast
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import force_setattr
 
 _ENCODER: Final = msgspec.json.Encoder()
 _DECODER: Final = msgspec.json.Decoder()
 _ABSENT: Final = object()
 
 
-class Payload:
-    """One JSON value. Treat what `value` returns as read-only: it may be shared."""
+class Payload(Struct, frozen=True, eq=False):
+    """One JSON value. Treat what `value` returns as read-only: it may be shared.
 
-    __slots__ = ("_raw", "_value")
+    Made by `of` or `encoded`; its two fields are the two forms, one of which may be
+    missing.
+    """
 
-    def __init__(self, raw: bytes | None, value: object) -> None:
-        """Use `of` or `encoded`; this takes both forms."""
-        self._raw = raw
-        self._value = value
+    _raw: bytes | None
+    _value: Any
 
-    @classmethod
-    def of(cls, value: object) -> "Payload":
+    @staticmethod
+    def of(value: object) -> "Payload":
         """A value at hand: JSON's own types, or a msgspec Struct that stands for them."""
-        return cls(None, value)
+        return Payload(None, value)
 
-    @classmethod
-    def encoded(cls, raw: bytes | msgspec.Raw) -> "Payload":
+    @staticmethod
+    def encoded(raw: bytes | msgspec.Raw) -> "Payload":
         """A JSON text that is known to be valid."""
-        return cls(bytes(raw), _ABSENT)
+        return Payload(bytes(raw), _ABSENT)
 
     @property
     def raw(self) -> bytes:
         """The value as JSON text without line breaks."""
         if self._raw is None:
-            self._raw = _ENCODER.encode(self._value)
+            raw = _ENCODER.encode(self._value)
+            force_setattr(self, "_raw", raw)
+            return raw
         return self._raw
 
     @property
     def value(self) -> Any:
         """The value as objects; a Struct stays the Struct that was put in."""
         if self._value is _ABSENT:
-            self._value = _DECODER.decode(cast("bytes", self._raw))
+            force_setattr(self, "_value", _DECODER.decode(cast("bytes", self._raw)))
         return self._value
 
     def fresh(self) -> Any:

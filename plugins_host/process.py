@@ -8,7 +8,7 @@
 needs it, lets a bad one end, and after too many deaths at start only probes.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, assert_never
 
@@ -101,7 +101,7 @@ class PluginProcess:
         """
         return (await self._connected()).features
 
-    async def request(
+    def request(
         self,
         verb: str,
         params: bytes,
@@ -110,7 +110,7 @@ class PluginProcess:
         components: Sequence[str] = (),
         patience: float = PATIENCE,
         on_partial: Callable[[Raw], None] | None = None,
-    ) -> Raw:
+    ) -> Coroutine[Any, Any, Raw]:
         """Ask the plugin, starting it first if need be, and wait for its answer.
 
         Args:
@@ -128,15 +128,25 @@ class PluginProcess:
             PluginFault: There is no answer; the class says why.
         """
         channel = self._channel
-        if channel is None or not channel.ready:
-            channel = await self._connected()
+        if channel is not None and channel.ready:
+            # Not awaited here: on the way to a running process a coroutine less counts.
+            return channel.request(verb, params, services, components, patience, on_partial)
+        return self._start_and_request(
+            verb, params, services, components, patience, on_partial
+        )
+
+    async def _start_and_request(
+        self,
+        verb: str,
+        params: bytes,
+        services: CallServices | None,
+        components: Sequence[str],
+        patience: float,
+        on_partial: Callable[[Raw], None] | None,
+    ) -> Raw:
+        channel = await self._connected()
         return await channel.request(
-            verb,
-            params,
-            services=services,
-            components=components,
-            patience=patience,
-            on_partial=on_partial,
+            verb, params, services, components, patience, on_partial
         )
 
     async def _connected(self) -> Channel:

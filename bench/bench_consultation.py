@@ -1,0 +1,355 @@
+"""What a consultation costs beyond a bare line that goes to the same process and back.
+
+Question: how long does a policy in a process of its own make a run wait, alone and with a
+          hundred runs at once, with large states, and when there are several policies?
+Workload: policies that let everything be, in a child that reads lines, writes lines and
+          does nothing else; the same child answers the floor's bare echoes. Inputs of 200 bytes and of 500 KB, 1 and 100 callers, and four policies at the eight
+          halves that ten nodes meet, asked in one frame each or one by one.
+Answer:   p50 of one consultation, consultations/s, p99 over p50, and the time of a whole
+          flow's consultations over that of as many bare round trips. The floor uses raw
+          pipes, one reader, coalesced writes and parked tasks, as heddle does, and has no
+          protocol, deadlines, cancellation or chain.
+"""
+
+import gc
+import itertools
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import outcome
+import trio
+from msgspec import Raw, Struct
+
+from bench.harness import Answer, against_floor, median, percentile
+from plugins_host import (
+    Asking,
+    Chain,
+    Fleet,
+    Half,
+    Link,
+    NodeSubject,
+    Payload,
+    PluginProgram,
+    Seam,
+    Subject,
+    Succeeded,
+    ToolSubject,
+)
+from plugins_host.pipes import PipeInlet, PipeOutlet, open_pipe
+from plugins_host.seams import SEAMS
+
+# Looks at a line's beginning and answers; reads all there is and writes all it has.
+CHILD: Final = r"""
+import os, re, sys
+features = b'["consult"]' if "consult" in sys.argv else b"[]"
+find = re.compile(rb'\{"id":(\d+),"method":"([a-z]+)"').match
+names = re.compile(rb'"componentType":"(\w+)"').findall
+consent = lambda line: b'pass' if b'"outcome":' in line else b'proceed'
+one = b'{"componentType":"%b","verdict":{"action":"%b"}}'
+pieces = []
+while True:
+    data = os.read(0, 1 << 20)
+    if not data:
+        break
+    end = data.rfind(b"\n")
+    if end < 0:
+        pieces.append(data)
+        continue
+    lines = (b"".join(pieces) + data[:end]).split(b"\n")
+    pieces = [data[end + 1:]]
+    out = []
+    for line in lines:
+        found = find(line)
+        if found[2] == b"init":
+            answer = b'{"id":%b,"result":{"protocol":1,"features":%b}}\n'
+            out.append(answer % (found[1], features))
+        elif found[2] == b"consult":
+            said = b",".join(one % (name, consent(line)) for name in names(line))
+            out.append(b'{"id":%b,"result":{"verdicts":[%b]}}\n' % (found[1], said))
+        else:
+            action = consent(line[:400] if len(line) > 1000 else line)
+            out.append(b'{"id":%b,"result":{"action":"%b"}}\n' % (found[1], action))
+    view = memoryview(b"".join(out))
+    while view:
+        view = view[os.write(1, view):]
+"""
+
+Call = Callable[[], Awaitable[object]]
+
+ENCODE: Final = msgspec.json.Encoder().encode
+
+
+class Echo(Struct):
+    """A bare request: an id and what is to be echoed."""
+
+    id: int
+    method: str
+    params: Raw
+
+
+class Echoed(Struct):
+    """Its answer."""
+
+    id: int
+    result: Raw
+
+
+ECHOES: Final = msgspec.json.Decoder(Echoed).decode_lines
+
+
+class Floor:
+    """A bare JSON-line echo: a request out, and the answer of the same id in."""
+
+    def __init__(self, script: Path) -> None:
+        stdin, to_stdin = open_pipe()
+        from_stdout, stdout = open_pipe()
+        argv = [sys.executable, str(script)]
+        self.child = subprocess.Popen(argv, stdin=stdin, stdout=stdout)
+        os.close(stdin)
+        os.close(stdout)
+        self._to, self._from = PipeOutlet(to_stdin), PipeInlet(from_stdout)
+        self._ids = itertools.count(1)
+        self._out: list[bytes] = []
+        self._waiting: dict[int, trio.lowlevel.Task] = {}
+        self._writer: trio.lowlevel.Task | None = None
+
+    async def call(self, value: object) -> Raw:
+        """Send an object and wait for its echo."""
+        id_ = next(self._ids)
+        self._out.append(ENCODE(Echo(id_, "echo", Raw(ENCODE(value)))))
+        if self._writer is not None:
+            writer, self._writer = self._writer, None
+            trio.lowlevel.reschedule(writer)
+        self._waiting[id_] = trio.lowlevel.current_task()
+        echo: Raw = await trio.lowlevel.wait_task_rescheduled(_stay)
+        return echo
+
+    async def write(self) -> None:
+        """Write all that waits at once."""
+        while True:
+            while self._out:
+                self._out.append(b"")
+                data = memoryview(b"\n".join(self._out))
+                self._out.clear()
+                data = data[self._to.write_nowait(data) :]
+                while data:
+                    await self._to.wait_writable()
+                    data = data[self._to.write_nowait(data) :]
+            self._writer = trio.lowlevel.current_task()
+            await trio.lowlevel.wait_task_rescheduled(self._stop)
+
+    def _stop(self, _: object) -> trio.lowlevel.Abort:
+        self._writer = None
+        return trio.lowlevel.Abort.SUCCEEDED
+
+    async def read(self) -> None:
+        """Wake those whose echoes have come."""
+        rest = b""
+        while True:
+            await self._from.wait_readable()
+            data = rest + (self._from.read_nowait() or b"")
+            end = data.rfind(b"\n") + 1
+            rest = data[end:]
+            for echo in ECHOES(data[:end]):
+                task = self._waiting.pop(echo.id)
+                trio.lowlevel.reschedule(task, outcome.Value(echo.result))
+
+    def close(self) -> None:
+        """End the child."""
+        self._to.close()
+        self._from.close()
+        self.child.wait()
+
+
+def _stay(_: object) -> trio.lowlevel.Abort:
+    return trio.lowlevel.Abort.FAILED
+
+
+async def one_caller(call: Call, count: int) -> list[float]:
+    """Seconds of each of ``count`` calls, one after the other."""
+    samples = []
+    for _ in range(count):
+        began = time.perf_counter()
+        await call()
+        samples.append(time.perf_counter() - began)
+    return samples
+
+
+async def many_callers(call: Call, callers: int, each: int) -> tuple[float, list[float]]:
+    """Calls a second of this many callers at once, and the seconds of each call."""
+    samples: list[float] = []
+
+    async def caller() -> None:
+        samples.extend(await one_caller(call, each))
+
+    began = time.perf_counter()
+    async with trio.open_nursery() as nursery:
+        for _ in range(callers):
+            nursery.start_soon(caller)
+    return callers * each / (time.perf_counter() - began), samples
+
+
+EVERYWHERE: Final = {seam: frozenset(row.halves) for seam, row in SEAMS.items()}
+NODE: Final = NodeSubject("ask", "AgentNode")
+TOOL: Final = ToolSubject("ask", "AgentNode", "shell", "call_1")
+SMALL: Final = Payload.of({"text": "x" * 189})
+LARGE: Final = Payload.of({"text": "x" * 500_000})
+
+# What a node with one model call and one tool call meets, without a failure.
+MET: Final = [
+    (seam, half)
+    for seam in (Seam.NODE, Seam.MODEL_CALL, Seam.TOOL_CALL, Seam.AGENT_ROUND)
+    for half in Half
+]
+NODES: Final = 10
+
+
+async def measure(script: Path) -> list[Answer]:
+    """All measurements, ours and the floor's taking turns."""
+    python = (sys.executable, str(script))
+    programs = [
+        PluginProgram("alone", python, str(script.parent)),
+        PluginProgram("together", (*python, "consult"), str(script.parent)),
+    ]
+    floor = Floor(script)
+    answers: list[Answer] = []
+    async with Fleet(programs, log=print) as fleet, trio.open_nursery() as nursery:
+        nursery.start_soon(floor.write)
+        nursery.start_soon(floor.read)
+        await fleet.start()
+        asking = Asking(None, print)
+
+        def chain(plugin: str, policies: int) -> Chain:
+            names = [f"P{number}" for number in range(policies)]
+            asker = fleet[plugin]
+            return Chain([Link(n, plugin, b"{}", EVERYWHERE, asker) for n in names])
+
+        alone = chain("alone", 1)
+
+        def consult(payload: Payload) -> Call:
+            async def ask() -> None:
+                # A payload of its own each time: to encode the state is part of the work.
+                given = Payload.of(payload.value)
+                await alone.before(Seam.NODE, NODE, given, asking)
+
+            return ask
+
+        def bare(payload: Payload) -> Call:
+            return lambda: floor.call(payload.value)
+
+        answers += await latencies("small", consult(SMALL), bare(SMALL), 1000, 2.5)
+        answers += await throughput(consult(SMALL), bare(SMALL))
+        answers += await latencies("500 KB", consult(LARGE), bare(LARGE), 60, 1.5)
+        for plugin, frames in (("together", 1), ("alone", 4)):
+            answers.append(await whole_flow(chain(plugin, 4), asking, bare(SMALL), frames))
+        nursery.cancel_scope.cancel()
+    floor.close()
+    return answers
+
+
+ROUNDS: Final = 7
+
+
+async def latencies(
+    name: str, ours: Call, floor: Call, count: int, limit: float
+) -> list[Answer]:
+    """One caller: medians of the p50 of each round."""
+    mine, theirs = [], []
+    for round_ in range(ROUNDS + 1):
+        gc.collect()
+        a, b = await one_caller(ours, count), await one_caller(floor, count)
+        if round_:
+            mine.append(a)
+            theirs.append(b)
+    p50, bare = (median([median(s) for s in rounds]) * 1e6 for rounds in (mine, theirs))
+    p99 = median([percentile(s, 0.99) for s in mine]) * 1e6
+    return [
+        against_floor(
+            f"consultation.{name}.p50",
+            p50,
+            "µs",
+            floor=bare,
+            limit=limit,
+            detail={"p99": p99},
+        )
+    ]
+
+
+async def throughput(ours: Call, floor: Call) -> list[Answer]:
+    """A hundred callers: medians of the rounds."""
+    mine, theirs = [], []
+    for round_ in range(ROUNDS + 1):
+        gc.collect()
+        a, b = await many_callers(ours, 100, 60), await many_callers(floor, 100, 60)
+        if round_:
+            mine.append(a)
+            theirs.append(b)
+    rate, bare = (median([r for r, _ in rounds]) for rounds in (mine, theirs))
+    tails = [percentile(s, 0.99) / median(s) for _, s in mine]
+    floor_tails = [percentile(s, 0.99) / median(s) for _, s in theirs]
+    return [
+        against_floor(
+            "consultation.100 callers",
+            rate,
+            "/s",
+            floor=bare,
+            limit=0.6,
+            better="higher",
+        ),
+        Answer(
+            "consultation.100 callers.p99 over p50",
+            median(tails),
+            "x",
+            limit=5.0,
+            detail={"floor": median(floor_tails)},
+        ),
+    ]
+
+
+async def whole_flow(chain: Chain, asking: Asking, floor: Call, frames: int) -> Answer:
+    """Four policies at every half of ten nodes against as many bare round trips."""
+    subjects: dict[Seam, Subject] = dict.fromkeys(Seam, NODE)
+    subjects[Seam.TOOL_CALL] = TOOL
+    given = Payload.of({"messages": [], "model": "m", "text": "x" * 150})
+    outcome_ = Succeeded(given)
+
+    async def flow() -> None:
+        for _ in range(NODES):
+            for seam, half in MET:
+                if half is Half.BEFORE:
+                    await chain.before(seam, subjects[seam], given, asking)
+                else:
+                    await chain.after(seam, subjects[seam], outcome_, asking, given=given)
+
+    async def bare() -> None:
+        for _ in range(NODES * len(MET) * frames):
+            await floor()
+
+    mine, theirs = [], []
+    for round_ in range(ROUNDS + 1):
+        mine += (await one_caller(flow, 3))[: 3 if round_ else 0]
+        theirs += (await one_caller(bare, 3))[: 3 if round_ else 0]
+    how = "one frame" if frames == 1 else "one by one"
+    return against_floor(
+        f"consultation.four policies, ten nodes, {how}",
+        median(mine) * 1e3,
+        "ms",
+        floor=median(theirs) * 1e3,
+        limit=1.5 if frames == 1 else None,
+        detail={"frames": NODES * len(MET) * frames},
+    )
+
+
+def run() -> Iterator[Answer]:
+    """Measure, in a folder that is gone afterwards."""
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder) / "child.py"
+        script.write_text(CHILD)
+        yield from trio.run(measure, script)
