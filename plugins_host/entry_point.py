@@ -5,7 +5,7 @@
     policies.json   policies.py         with the Python that heddle runs on
     policies.json   policies.mjs, .js   with node, and heddle's JavaScript runtime in it
 
-Looking starts nothing. Paths are real ones, so that a link cannot lead out of the folder.
+Looking starts nothing. Paths in the folder are real ones, so that a link cannot lead out.
 """
 
 import os
@@ -114,7 +114,9 @@ def _resolve(head: str, folder: Path, search: str | None, where: str) -> str:
         raise ProgramMissing(
             f"{head!r} is not executable", where=where, fix=f"Run chmod +x {head}."
         )
-    return str(real)
+    # By its own name, not where its links lead: the python of a virtual environment is a
+    # link, and knows its packages by the name that it was called by.
+    return head if Path(head).is_absolute() else str(real)
 
 
 def _beside(path: Path) -> Iterator[Path]:

@@ -151,6 +151,13 @@ def test_a_command_may_be_a_path_in_the_folder_or_an_absolute_one(folder: Path) 
     assert find(folder, command=[str(folder.parent / "outside")]) is not None
 
 
+def test_an_absolute_command_is_run_by_its_own_name(folder: Path) -> None:
+    python = folder.parent / "python"  # as a virtual environment links to its Python
+    python.symlink_to(folder.parent / "outside")
+
+    assert find(folder, command=[str(python)]) == EntryPoint((str(python),), folder)
+
+
 @pytest.mark.parametrize(
     ("command", "says"),
     [
