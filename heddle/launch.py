@@ -103,7 +103,8 @@ class Plans:
     def get(self, data: bytes, key: str, compile_it: Callable[[], Prepared]) -> Prepared:
         if len(data) > MAX_KEPT_DOCUMENT:
             return compile_it()
-        digest = blake2b(key.encode() + data, digest_size=20).digest()
+        # A file name that is no UTF-8 has halves of pairs in it.
+        digest = blake2b(key.encode(errors="surrogatepass") + data, digest_size=20).digest()
         found = self._kept.get(digest)
         if found is None:
             found = compile_it()
