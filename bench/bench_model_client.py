@@ -174,11 +174,11 @@ def _buffered_text(body: bytes) -> str:
 
 
 def _streamed_text(body: bytes) -> str:
-    pieces = []
-    for event in body.split(b"\n\n"):
-        if event and event != b"data: [DONE]":
-            pieces.append(_decode(event[6:])["choices"][0]["delta"]["content"])
-    return "".join(pieces)
+    return "".join(
+        _decode(event[6:])["choices"][0]["delta"]["content"]
+        for event in body.split(b"\n\n")
+        if event and event != b"data: [DONE]"
+    )
 
 
 REQUEST: Final = ModelRequest(
