@@ -28,6 +28,7 @@ from plugins_host import Fault
 
 if TYPE_CHECKING:
     from heddle.engine.gate import Policies
+    from heddle.engine.run import Run
     from heddle.services import ModelService
     from heddle.tools import Tools
     from plugins_host.channel import PluginLine, PluginLog
@@ -231,6 +232,16 @@ class Engine:
             ToolsMissing: The flow uses tools that are not there; nothing has run.
             RunFailed: The run did not reach an end.
         """
+        return await self.new_run(prepared, report, stream=stream).execute(inputs)
+
+    def new_run(
+        self, prepared: Prepared, report: Callable[[Event], None], *, stream: bool
+    ) -> "Run":
+        """One that can be watched from outside while it executes; else like `run`.
+
+        Raises:
+            ToolsMissing: The flow uses tools that are not there.
+        """
         from heddle.engine.run import Run
         from heddle.engine.work import Services
 
@@ -238,7 +249,7 @@ class Engine:
         services = Services(
             self._models, self._tool_service, report, stream, self._policies
         )
-        return await Run(prepared.plan, services, self._limits).execute(inputs)
+        return Run(prepared.plan, services, self._limits)
 
     def check(self, prepared: Prepared) -> None:
         """See that all the tools that the flow uses are there.

@@ -44,7 +44,8 @@ class _Settled(NamedTuple):
 class Run:
     """One execution of a plan. `execute` may be called once.
 
-    ``at`` is the node where the run is, for whoever watches it from outside.
+    ``at`` is the node where the run is, for whoever watches it from outside, and
+    ``executions`` how many executions of nodes it has begun.
     """
 
     def __init__(self, plan: Plan, services: Services, limits: Limits) -> None:
@@ -54,7 +55,7 @@ class Run:
         self._limits = limits
         self._state: State = {}
         self._ran = Ran()
-        self._spent = 0
+        self.executions = 0
         self.at: GraphNode | None = None
 
     async def execute(self, inputs: Mapping[str, Any]) -> State:
@@ -96,7 +97,7 @@ class Run:
         """Execute a node until an execution settles; policies may have it tried again."""
         visit = Visit(node.index)
         while True:
-            self._spent = spend_execution(self._spent, node, self._limits)
+            self.executions = spend_execution(self.executions, node, self._limits)
             context = NodeContext(node, visit.attempt, self._context)
             outcome = await self._execution(context, visit)
             if isinstance(outcome, Again):
@@ -121,7 +122,7 @@ class Run:
         if isinstance(settled, Fault):
             self._report_failure(context, settled)
             if gate is not None and gate.asked.node_error:
-                refused = retry(visit, self._spent, self._limits)
+                refused = retry(visit, self.executions, self._limits)
                 reason = refused.reason if isinstance(refused, RetryRefused) else None
                 decided = await gate.node_error(context, settled, reason)
                 if isinstance(decided, Again):
