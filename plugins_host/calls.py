@@ -122,20 +122,19 @@ class Call(Budget):
         self.waiting = None
         return Abort.SUCCEEDED
 
-    def _wake(self) -> None:
-        waiting = self.waiting
-        if waiting is not None:
-            self.waiting = None
-            reschedule(waiting)
-
     def settle(self, outcome: Raw | Exception) -> None:
         """It is over: wake the waiting task."""
         if self.outcome is None:
             self.outcome = outcome
-            self._wake()
+            waiting = self.waiting
+            if waiting is not None:
+                self.waiting = None
+                reschedule(waiting)
 
     def hand_over(self, asked: tuple[Id, Waited, str], now: float) -> None:
         """Give the waiting task a reverse call to serve; meanwhile the call is held."""
         self.hold(now)
         self.asked = [*self.asked, asked]
-        self._wake()
+        if self.waiting is not None:
+            waiting, self.waiting = self.waiting, None
+            reschedule(waiting)

@@ -36,8 +36,7 @@ from plugins_host.seams import (
     ToolSubject,
 )
 from plugins_host.verdicts import (
-    PASS,
-    PROCEED,
+    CONSENTS,
     Fail,
     Modify,
     Pass,
@@ -64,8 +63,13 @@ class Asker(Protocol):
         """The plugin's name."""
         ...
 
+    @property
+    def features(self) -> frozenset[str] | None:
+        """What both sides know beyond the protocol; None while it is not running."""
+        ...
+
     async def start(self) -> frozenset[str]:
-        """Make sure that it can be asked; the features that both sides know."""
+        """Make sure that it is running; its features."""
         ...
 
     def request(
@@ -273,6 +277,16 @@ class _Stretch(Struct, frozen=True):
     together: tuple[_Question, ...]
 
 
+class _Place(Struct, frozen=True):
+    """One half that somebody declared: what it shows, and who is asked."""
+
+    shows: tuple[Shown, ...]
+    stretches: tuple[_Stretch, ...]
+
+
+_NOWHERE: Final = _Place((), ())
+
+
 class Chain:
     """The middleware of a run, compiled: who is asked at which half.
 
@@ -280,16 +294,20 @@ class Chain:
     """
 
     def __init__(self, links: Sequence[Link]) -> None:
-        self._stretches: Final[Mapping[tuple[Seam, Half], tuple[_Stretch, ...]]] = {
-            (seam, half): stretches
-            for seam, row in SEAMS.items()
-            for half in row.halves
-            if (stretches := _stretches(links, seam, half))
+        self._places: Final[Mapping[Half, Mapping[Seam, _Place]]] = {
+            half: {
+                seam: _Place(row.halves[half].shows, stretches)
+                for seam, row in SEAMS.items()
+                if (stretches := _stretches(links, seam, half))
+            }
+            for half in Half
         }
+        self._before: Final = self._places[Half.BEFORE]
+        self._after: Final = self._places[Half.AFTER]
 
     def asks(self, seam: Seam, half: Half) -> bool:
         """Whether anybody declared this half. If not, do no work for it."""
-        return (seam, half) in self._stretches
+        return seam in self._places[half]
 
     def before(
         self, seam: Seam, subject: Subject, given: Payload, asking: Asking
@@ -306,8 +324,9 @@ class Chain:
         Raises:
             MiddlewareFailure: A policy failed.
         """
-        walk = _Walk(seam, Half.BEFORE, subject, asking, given, None)
-        return self._ask_all(walk, _weigh_before, _proceeded)
+        place = self._before.get(seam, _NOWHERE)
+        walk = _Walk(seam, Half.BEFORE, subject, asking, place, given, None)
+        return _ask_all(walk, _weigh_before, _proceeded)
 
     def after(
         self,
@@ -330,54 +349,62 @@ class Chain:
         Raises:
             MiddlewareFailure: A policy failed.
         """
-        walk = _Walk(seam, Half.AFTER, subject, asking, given, outcome)
-        return self._ask_all(walk, _weigh_after, _passed)
+        place = self._after.get(seam, _NOWHERE)
+        walk = _Walk(seam, Half.AFTER, subject, asking, place, given, outcome)
+        return _ask_all(walk, _weigh_after, _passed)
 
-    async def _ask_all(
-        self,
-        walk: "_Walk",
-        weigh: Callable[["_Walk", Link, Verdict], _T | None],
-        unsettled: Callable[["_Walk"], _T],
-    ) -> _T:
-        """Walk the chain until something settles it."""
-        asking = walk.asking
-        for stretch in self._stretches.get((walk.seam, walk.half), ()):
-            links = stretch.links
-            together = len(links) > 1 and await walk.can_consult(stretch)
-            done = 0
-            while done < len(links):
-                question = (stretch.together if together else stretch.alone)[done]
-                asked = question.components
-                try:
-                    answer = await stretch.asker.request(
-                        question.verb,
-                        question.head + walk.tail(),
-                        services=asking.services,
-                        components=asked,
-                        patience=asking.patience,
-                    )
-                except Exception as error:
-                    raise walk.unanswered(links[done], asked, error) from error
-                answers = [answer]
-                if len(asked) > 1:
-                    answers = walk.read_consulted(answer, links[done:])
-                verdict: Verdict | None = None
-                for said in answers:
-                    link = links[done]
-                    done += 1
-                    verdict = walk.read(link, said)
-                    if verdict is PROCEED or verdict is PASS:
-                        continue
-                    settled = weigh(walk, link, verdict)
-                    if settled is not None:
-                        if said is not answers[-1]:
-                            raise walk.failure(link, _WALKED_ON)
-                        return settled
-                # A retry that is refused here has ended the walk there: go on with the
-                # rest. Nothing else ends it early.
-                if len(answers) < len(asked) and not isinstance(verdict, Retry):
-                    raise walk.failure(links[done], _LEFT_OUT)
-        return unsettled(walk)
+
+async def _ask_all(
+    walk: "_Walk",
+    weigh: Callable[["_Walk", Link, Verdict], _T | None],
+    unsettled: Callable[["_Walk"], _T],
+) -> _T:
+    """Walk the chain until something settles it."""
+    asking = walk.asking
+    consents = CONSENTS[walk.half]
+    for stretch in walk.place.stretches:
+        links = stretch.links
+        together = False
+        if len(links) > 1:
+            features = stretch.asker.features
+            together = CONSULT in (
+                await walk.started(stretch) if features is None else features
+            )
+        done = 0
+        while done < len(links):
+            question = (stretch.together if together else stretch.alone)[done]
+            asked = question.components
+            try:
+                answer = await stretch.asker.request(
+                    question.verb,
+                    question.head + walk.tail(),
+                    services=asking.services,
+                    components=asked,
+                    patience=asking.patience,
+                )
+            except Exception as error:
+                raise walk.unanswered(links[done], asked, error) from error
+            answers = [answer]
+            if len(asked) > 1:
+                answers = walk.read_consulted(answer, links[done:])
+            verdict: Verdict | None = None
+            for said in answers:
+                link = links[done]
+                done += 1
+                if type(said) is Raw and bytes(said) in consents:
+                    verdict = None
+                    continue
+                verdict = walk.read(link, said)
+                settled = weigh(walk, link, verdict)
+                if settled is not None:
+                    if said is not answers[-1]:
+                        raise walk.failure(link, _WALKED_ON)
+                    return settled
+            # A retry that is refused here has ended the walk there: go on with the
+            # rest. Nothing else ends it early.
+            if len(answers) < len(asked) and not isinstance(verdict, Retry):
+                raise walk.failure(links[done], _LEFT_OUT)
+    return unsettled(walk)
 
 
 def _stretches(links: Sequence[Link], seam: Seam, half: Half) -> tuple[_Stretch, ...]:
@@ -410,6 +437,7 @@ class _Walk(Struct, eq=False):
     half: Half
     subject: Subject
     asking: Asking
+    place: _Place
     given: Payload
     outcome: Outcome | None
     text: bytes = b""
@@ -420,23 +448,24 @@ class _Walk(Struct, eq=False):
         """What all are asked alike; made once, and again after a modify."""
         if not self.text:
             shown = b""
-            for what in SEAMS[self.seam].halves[self.half].shows:
+            for what in self.place.shows:
                 if what is Shown.INPUT:
-                    shown += b',"input":' + self.given.raw
+                    shown += b',"input":%b' % self.given.raw
                 else:
-                    shown += b',"outcome":' + _encode_outcome(self.outcome)
+                    shown += b',"outcome":%b' % _encode_outcome(self.outcome)
+            asking = self.asking
             self.text = b',"subject":%b%b,"attempt":%d,"maxAttempts":%d}' % (
                 _ENCODE(self.subject),
                 shown,
-                self.asking.attempt,
-                self.asking.max_attempts,
+                asking.attempt,
+                asking.max_attempts,
             )
         return self.text
 
-    async def can_consult(self, stretch: _Stretch) -> bool:
-        """Whether the links of a stretch can be asked in one frame."""
+    async def started(self, stretch: _Stretch) -> frozenset[str]:
+        """Start who answers for a stretch, to learn its features."""
         try:
-            return CONSULT in await stretch.asker.start()
+            return await stretch.asker.start()
         except Exception as error:
             raise self.unanswered(stretch.links[0], (), error) from error
 
@@ -460,13 +489,13 @@ class _Walk(Struct, eq=False):
         if not said.verdicts or len(said.verdicts) > len(links):
             fault = Fault(f"it answered 'consult' with {len(said.verdicts)} verdicts")
             raise self.failure(links[0], fault)
+        answers: list[object] = []
         for entry, link in zip(said.verdicts, links, strict=False):
             if entry.component_type != link.component_type:
                 fault = Fault(f"it answered for {entry.component_type!r} in its place")
                 raise self.failure(link, fault)
-        return [
-            entry.verdict if entry.error is None else entry.error for entry in said.verdicts
-        ]
+            answers.append(entry.verdict if entry.error is None else entry.error)
+        return answers
 
     # --- weighing -----------------------------------------------------------------------
 

@@ -159,8 +159,6 @@ _ID_FIRST: Final = re.compile(rb'\{\s*"id"\s*:\s*(-?\d+|"[^"\\]*")\s*[,}]')
 
 def request(id: Id, method: str, params: bytes = b"{}") -> bytes:  # noqa: A002
     """The line of a request; ``params`` is a JSON text and is spliced as it is."""
-    if type(id) is int and method.isidentifier() and method.isascii():
-        return b'{"id":%d,"method":"%b","params":%b}\n' % (id, method.encode(), params)
     return b'{"id":%b,"method":%b,"params":%b}\n' % (_ENCODE(id), _ENCODE(method), params)
 
 

@@ -72,9 +72,14 @@ class InProcessPlugin:
         self._capabilities = capabilities
         self._log = log
 
-    async def start(self) -> frozenset[str]:
-        """It is there; it knows no features, for there is no frame to save."""
+    @property
+    def features(self) -> frozenset[str]:
+        """None that would be of use: there is no frame to save."""
         return frozenset()
+
+    async def start(self) -> frozenset[str]:
+        """It is there; its features."""
+        return self.features
 
     async def request(
         self,

@@ -93,6 +93,12 @@ class PluginProcess:
         """The plugin's name."""
         return self.program.name
 
+    @property
+    def features(self) -> frozenset[str] | None:
+        """What both sides announced; None while no process takes calls."""
+        channel = self._channel
+        return channel.features if channel is not None and channel.ready else None
+
     async def start(self) -> frozenset[str]:
         """Start it if it is not running; the features that both sides announced.
 

@@ -307,6 +307,11 @@ class StubAsker:
         self._answer = answer
         self._features = frozenset(features)
 
+    @property
+    def features(self) -> frozenset[str]:
+        """What it can do."""
+        return self._features
+
     async def start(self) -> frozenset[str]:
         """What it can do."""
         await trio.lowlevel.checkpoint()

@@ -87,10 +87,11 @@ _SAID: Final = msgspec.json.Decoder(_Said)
 _ANY: Final = msgspec.json.Decoder()
 _FIELDS: Final = msgspec.json.Decoder(dict[str, Raw])
 _ENCODER: Final = msgspec.json.Encoder()
-# What most policies say most of the time, as most runtimes write it. Every seam admits it.
-_CONSENTS: Final[Mapping[Half, Mapping[bytes, Verdict]]] = {
-    Half.BEFORE: {b'{"action":"proceed"}': PROCEED, b'{"action": "proceed"}': PROCEED},
-    Half.AFTER: {b'{"action":"pass"}': PASS, b'{"action": "pass"}': PASS},
+# What most policies say most of the time, as most runtimes write it. Every seam admits it,
+# so that who meets one of these texts need not read it.
+CONSENTS: Final[Mapping[Half, frozenset[bytes]]] = {
+    Half.BEFORE: frozenset({b'{"action":"proceed"}', b'{"action": "proceed"}'}),
+    Half.AFTER: frozenset({b'{"action":"pass"}', b'{"action": "pass"}'}),
 }
 _ADMITTED: Final[Mapping[tuple[Seam, Half], Mapping[str, Action]]] = {
     (seam, half): {action.value: action for action in half_row.admits}
@@ -116,9 +117,6 @@ def read_verdict(raw: object, seam: Seam, half: Half, *, where: str) -> Verdict:
     kind = type(raw)
     if kind is Raw or kind is bytes:
         keys = bytes(cast("bytes | Raw", raw))
-        consent = _CONSENTS[half].get(keys)
-        if consent is not None:
-            return consent
         try:
             said = _SAID.decode(keys)
         except _BROKEN:

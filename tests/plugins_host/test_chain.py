@@ -813,6 +813,10 @@ async def test_a_runtime_that_walks_wrongly_is_found_out(
 
 async def test_a_plugin_that_does_not_start_fails_the_first_that_needs_it() -> None:
     class NeverStarts(StubAsker):
+        @property
+        def features(self) -> None:  # type: ignore[override]
+            return None
+
         async def start(self) -> frozenset[str]:
             raise PluginGone("p", "it did not start")
 

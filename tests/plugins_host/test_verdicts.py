@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from plugins_host.seams import SEAMS, Action, Half, Seam, admitted
 from plugins_host.verdicts import (
+    CONSENTS,
     Fail,
     Modify,
     Pass,
@@ -284,3 +285,11 @@ def test_the_text_and_the_object_of_one_answer_read_the_same(
     plain = msgspec.json.encode(raw)
     with suppress(msgspec.DecodeError):  # integers beyond what the wire carries
         assert read(plain) == read(msgspec.json.decode(plain))
+
+
+@pytest.mark.parametrize(("seam", "half"), HALVES)
+def test_a_text_of_consent_is_consent_at_every_seam(seam: Seam, half: Half) -> None:
+    consent = {Half.BEFORE: Proceed, Half.AFTER: Pass}[half]
+    assert len(CONSENTS[half]) == 2
+    for text in CONSENTS[half]:
+        assert type(read_verdict(text, seam, half, where="w")) is consent
