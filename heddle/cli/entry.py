@@ -10,6 +10,7 @@ import select
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from io import TextIOWrapper
 
 import click
 
@@ -25,6 +26,10 @@ OUTPUT_ERRORS = (errno.ENOSPC, errno.EPIPE, errno.EIO, errno.EDQUOT, errno.EFBIG
 def main(arguments: Sequence[str]) -> int:
     """Run one command; its exit status."""
     keep_standard_descriptors()
+    for stream in (sys.stdout, sys.stderr):
+        # A locale without the character at hand is no reason to fail.
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     settings = Settings()
     try:
         result = heddle.main(

@@ -10,9 +10,11 @@ from typing import Any, Final
 import msgspec
 
 # C0 and C1 controls, line and paragraph separators, and the marks that reorder text so
-# that it reads differently from what it says (trojansource.codes). Newline and tab stay.
+# that it reads differently from what it says (trojansource.codes); and halves of pairs,
+# which no stream takes: file names that are no UTF-8 have them. Newline and tab stay.
 UNFIT: Final = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069"
+    "\ud800-\udfff]"
 )
 # In encoded JSON, controls below space are escaped already; these are not.
 UNFIT_IN_JSON: Final = re.compile(rb"\x7f|\xc2[\x80-\x9f]")

@@ -44,6 +44,12 @@ def test_what_it_writes_is_valid_without_a_warning(heddle: Heddle) -> None:
     assert done == (0, "demo/flow.json: valid\n", "")
 
 
+def test_a_locale_that_lacks_a_character_is_no_trouble(heddle: Heddle) -> None:
+    done = heddle("init", "demo", environment={"PYTHONIOENCODING": "latin-1"})
+    assert done.status == 0
+    assert "https://api.openai.com/v1, \\u2026" in done.stdout
+
+
 def test_nothing_is_overwritten(heddle: Heddle, tmp_path: Path) -> None:
     (tmp_path / "demo").mkdir()
     (tmp_path / "demo" / "mine").write_text("mine")

@@ -77,7 +77,7 @@ def test_a_running_node_is_shown_with_its_time_and_leaves_its_line(
     tool("t", "sleep 1; echo '{\"done\":1}'")
     done = on_a_terminal(tmp_path, "run", flow(tool_node("t")), "--tools-dir", "tools")
     assert done.status == 0
-    assert re.search(r"\S t 0\.\d s", words(done.stdout))
+    assert re.search(r"\S t \d\.\d s", words(done.stdout))
     assert re.search(r"< t \(\d\.\d s\)", words(done.stdout))
     assert last_screen(done.stdout).split() == ["{", '"done":', "1", "}"]
 
@@ -85,8 +85,8 @@ def test_a_running_node_is_shown_with_its_time_and_leaves_its_line(
 def test_tool_calls_and_text_are_shown(
     flow: WriteFlow, tool: WriteTool, tmp_path: Path
 ) -> None:
-    tool("look", """sleep 0.6; printf '{"seen":"a cat"}'""")
-    tool("wait", "sleep 0.6")
+    tool("look", """sleep 1.5; printf '{"seen":"a cat"}'""")
+    tool("wait", "true")
     script: Script = [
         {"content": "Let me look.", "tool_calls": [{"name": "look"}]},
         {"content": "I see {{seen}}."},
@@ -105,7 +105,7 @@ def test_ctrl_c_ends_the_run_and_gives_the_cursor_back(
     tool("t", "sleep 600")
     name = flow(tool_node("t"))
     done = on_a_terminal(
-        tmp_path, "run", name, "--tools-dir", "tools", press="\x03", when=" t 0."
+        tmp_path, "run", name, "--tools-dir", "tools", press="\x03", when=" t "
     )
     assert done.status == 130
     assert last_screen(done.stdout).strip() == "Interrupted."

@@ -76,6 +76,13 @@ def test_without_a_flow_it_is_wrong_usage(heddle: Heddle) -> None:
     assert heddle("validate").status == 2
 
 
+def test_a_name_that_is_no_text_is_shown_all_the_same(
+    heddle: Heddle, flow: WriteFlow, tmp_path: Path
+) -> None:
+    (tmp_path / flow()).rename(tmp_path / "\udcff.json")
+    assert heddle("validate", "\udcff.json").stdout == "\\udcff.json: valid\n"
+
+
 def test_a_name_cannot_move_a_terminal(heddle: Heddle) -> None:
     done = heddle("validate", "\x1b[2J.json")
     assert "\x1b" not in done.stderr

@@ -16,13 +16,14 @@ def test_nothing_that_acts_on_a_terminal_is_left(text: str) -> None:
         assert character in "\n\t" or unicodedata.category(character) not in ("Cc", "Zl")
 
 
-@given(st.text(st.characters(exclude_categories=["Cc", "Cf", "Zl", "Zp"])))
+@given(st.text(st.characters(exclude_categories=["Cc", "Cf", "Cs", "Zl", "Zp"])))
 def test_ordinary_text_is_left_as_it_is(text: str) -> None:
     assert fit(text) == text
 
 
 def test_what_is_unfit_is_shown_by_its_number() -> None:
     assert fit("a\x1b[31mb\u202ec\x9bd") == "a\\x1b[31mb\\u202ec\\x9bd"
+    assert fit("\udcff.json") == "\\udcff.json"
 
 
 @given(st.text(), st.integers(1, 20))
