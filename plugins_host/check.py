@@ -336,8 +336,16 @@ class _Newer:
 
     def __init__(self, asker: PluginProcess) -> None:
         self.name = asker.name
-        self.start = asker.start
         self._asker = asker
+
+    @property
+    def features(self) -> frozenset[str] | None:
+        """The plugin's."""
+        return self._asker.features
+
+    async def start(self) -> frozenset[str]:
+        """The plugin's."""
+        return await self._asker.start()
 
     async def request(self, verb: str, params: bytes, **keys: Any) -> object:
         """Ask."""

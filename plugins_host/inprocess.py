@@ -119,6 +119,7 @@ class InProcessPlugin:
         raise asked.overdue()
 
     async def _answer(self, verb: str, params: bytes, asked: "_Asked") -> object:
+        await trio.lowlevel.checkpoint()
         step = self._dispatch.step(verb, _question(params), lambda: _said(params), asked)
         asked.label = step.found.label
         asked.plain = not step.found.is_async
