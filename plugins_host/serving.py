@@ -488,10 +488,13 @@ class Server:
         """Ask several in order, as heddle would one by one; the first that settles ends it.
 
         A modified input is encoded before the next is asked, so that what one handler does
-        to its copy changes nobody else's.
+        to its copy changes nobody else's. A verdict that does not count here ends it too:
+        heddle refuses it, and nobody is asked after a fault.
         """
         params = call.params
         given = params.input
+        consent = "proceed" if params.half == "before" else "pass"
+        admits = self._dispatch.admits.get((params.seam, params.half)) or ("modify",)
         verdicts: list[dict[str, Any]] = []
         for asked in params.ask:
             call.component_type = name = asked.component_type
@@ -515,10 +518,13 @@ class Server:
             if call.cancels:
                 break
             action = verdict.get("action")
-            if action == "modify" and isinstance(verdict.get("input"), Mapping):
-                given = _modified(given, verdict["input"], edit=params.seam == "modelCall")
-            elif action not in {"proceed", "pass"}:
+            if action == consent:
+                continue
+            if action != "modify" or "modify" not in admits:
                 break
+            if not isinstance(verdict.get("input"), Mapping):
+                break
+            given = _modified(given, verdict["input"], edit=params.seam == "modelCall")
         return {"verdicts": verdicts}
 
     def _greet(self, said: dict[str, Any]) -> dict[str, Any]:

@@ -264,11 +264,14 @@ function askOne(call, params, half) {
 /**
  * Asks several in order, as heddle would one by one; the first that settles ends it. Each
  * is shown a copy of its own, made when it looks, so that what one does to it changes
- * nothing for the next.
+ * nothing for the next. A verdict that does not count here ends it too: heddle refuses it,
+ * and nobody is asked after a fault.
  */
 async function consult(call, params) {
   const { seam, half, ask = [], outcome } = params;
   let { input } = params;
+  const consent = half === 'before' ? 'proceed' : 'pass';
+  const admitted = admits.get(`${seam}.${half}`) ?? ['modify'];
   const verdicts = [];
   for (const { componentType, component } of ask) {
     call.componentType = componentType;
@@ -289,12 +292,11 @@ async function consult(call, params) {
     }
     verdicts.push(`{"componentType":${JSON.stringify(componentType)},"verdict":${encoded}}`);
     if (call.cancels.length > 0) break;
-    if (verdict.action === 'modify' && isObject(verdict.input)) {
-      const changed = JSON.parse(encoded).input;
-      input = seam === 'modelCall' ? { ...input, ...changed } : changed;
-    } else if (verdict.action !== 'proceed' && verdict.action !== 'pass') {
-      break;
-    }
+    if (verdict.action === consent) continue;
+    if (verdict.action !== 'modify' || !admitted.includes('modify')) break;
+    if (!isObject(verdict.input)) break;
+    const changed = JSON.parse(encoded).input;
+    input = seam === 'modelCall' ? { ...input, ...changed } : changed;
   }
   return new Encoded(`{"verdicts":[${verdicts.join(',')}]}`);
 }

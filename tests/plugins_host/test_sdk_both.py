@@ -310,8 +310,14 @@ def test_a_consult_ends_at_a_handler_that_fails(plugin: Driver, bad: str) -> Non
     assert (second["componentType"], set(second["error"])) == (bad, {"name", "message"})
 
 
-def test_a_consult_ends_at_a_verdict_that_nobody_knows(plugin: Driver) -> None:
-    asked = consult("toolCall", "before", "Unknown", "Gate", input={})
+@pytest.mark.parametrize(
+    ("seam", "bad"), [("toolCall", "Unknown"), ("toolCall", "OtherHalf"), ("node", "Edit")]
+)
+def test_a_consult_ends_at_a_verdict_that_does_not_count_here(
+    plugin: Driver, seam: str, bad: str
+) -> None:
+    plugin.greet()
+    asked = consult(seam, "before", bad, "Seen", input={})
 
     assert len(plugin.ask("consult", asked)["verdicts"]) == 1
 

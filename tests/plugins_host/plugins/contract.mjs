@@ -57,7 +57,8 @@ serve(
         },
       },
     },
-    Edit: { modelCall: { before: edit }, toolCall: { before: edit } },
+    Edit: { modelCall: { before: edit }, toolCall: { before: edit }, node: { before: edit } },
+    OtherHalf: { toolCall: { before: () => ({ action: 'pass' }) } },
     SeenModel: { modelCall: { before: seenBefore } },
     Throws: {
       toolCall: {

@@ -164,7 +164,12 @@ if __name__ == "__main__":
             "Gate": {"toolCall": {"before": gate}},
             "Redactor": {"toolCall": {"before": redact}},
             "Vandal": {"toolCall": {"before": vandal}},
-            "Edit": {"modelCall": {"before": edit}, "toolCall": {"before": edit}},
+            "Edit": {
+                "modelCall": {"before": edit},
+                "toolCall": {"before": edit},
+                "node": {"before": edit},
+            },
+            "OtherHalf": {"toolCall": {"before": lambda event, ctx: pass_()}},
             "SeenModel": {"modelCall": {"before": seen_before}},
             "Throws": {"toolCall": {"before": throws}},
             "Nothing": {"toolCall": {"before": lambda event, ctx: None}},
