@@ -1,0 +1,1 @@
+"""Runs flows for others, over HTTP and WebSocket."""

@@ -1,0 +1,237 @@
+"""One who follows a run: a position in its event log that moves at its own pace.
+
+    with Reader(log, start=1) as reader:
+        async for item in reader:
+            match item:
+                case Batch():    send item.framed(…)
+                case Lagged():   say that item.first … item.last are missing
+                case Ended():    say how the run ended; nothing follows
+
+A reader that falls too far behind while it is busy is told what it missed and goes on
+with the newest events. Who has fallen behind is not who starts behind: what was kept of
+the past is read at any pace, for as long as it is kept.
+"""
+
+from collections.abc import Callable
+from enum import Enum, auto
+from types import TracebackType
+from typing import Final, Self, TypeAlias
+
+import trio
+from msgspec import Struct
+from outcome import Error
+from trio.lowlevel import (
+    Abort,
+    RaiseCancelT,
+    Task,
+    checkpoint,
+    current_task,
+    enable_ki_protection,
+    reschedule,
+    wait_task_rescheduled,
+)
+
+from heddle.server.endings import Ended
+from heddle.server.event_log import Batch, EventLog
+
+LAG_EVENTS: Final = 1024
+LAG_BYTES: Final = 1024 * 1024
+"""How far a reader may fall behind while it is busy. Published: clients count on being
+told beyond it."""
+
+KEPT_SHARE: Final = 2
+"""A reader that lagged goes on with the newest half of what it may be behind: with all of
+it, the next event would make it lag again."""
+
+
+class Lagged(Struct, frozen=True):
+    """Events ``first`` to ``last`` were not read. While they are kept, another reader
+    can still be started there."""
+
+    first: int
+    last: int
+
+
+Item: TypeAlias = Batch | Lagged | Ended
+
+
+class _Place(Enum):
+    """Where a reader is, which says what it may be behind."""
+
+    FRESH = auto()
+    """It has read nothing yet: it may be behind by all that is kept."""
+
+    BEHIND = auto()
+    """It has read some of what there was, and is still catching up."""
+
+    LEVEL = auto()
+    """It took all there was, and is busy with it: what comes meanwhile counts."""
+
+    RESTED = auto()
+    """It took all there was, and waits: what comes at once is no fault of its own."""
+
+    OVER = auto()
+    """It has been told how the run ended."""
+
+
+class Reader:
+    """Follows ``log`` from event ``start``; used by one task.
+
+    Args:
+        log: What is read.
+        start: The first event wanted. Below 1 it is 1; beyond the newest event it is
+            the next one to come.
+        ready: Called when there is something to take after `take` returned None; for
+            who waits for many readers at once and calls no `next`. Must not raise.
+    """
+
+    __slots__ = ("_armed", "_closed", "_log", "_place", "_ready", "_task", "position")
+
+    def __init__(
+        self, log: EventLog, start: int = 1, *, ready: Callable[[], object] | None = None
+    ) -> None:
+        self._log = log
+        self._ready = ready
+        self._place = _Place.FRESH
+        self._task: Task | None = None
+        self._armed = False
+        self._closed = False
+        self.position = max(0, min(start - 1, log.last))
+        """The event that was read last."""
+        log.readers += 1
+        log.tally.readers += 1
+
+    @property
+    def log(self) -> EventLog:
+        """What is read."""
+        return self._log
+
+    @property
+    def behind(self) -> int:
+        """How many events there are that it has not read."""
+        return self._log.last - self.position
+
+    def take(self) -> Item | None:
+        """What there is to read now; None when there is nothing.
+
+        After None, ``ready`` is called as soon as there is.
+
+        Raises:
+            trio.ClosedResourceError: It is closed.
+        """
+        if self._closed:
+            raise trio.ClosedResourceError
+        log = self._log
+        if log.last == self.position:
+            return self._at_the_newest()
+        missed = self._missed()
+        if missed:
+            lagged = Lagged(self.position + 1, missed)
+            log.tally.lagged += 1
+            log.tally.missed += missed - self.position
+            self.position = missed
+            self._place = _Place.BEHIND
+            return lagged
+        batch = log.batch(self.position)
+        self.position = batch.last
+        self._place = _Place.LEVEL if batch.last == log.last else _Place.BEHIND
+        return batch
+
+    async def next(self) -> Item:
+        """Wait for something to read. Cancelled, nothing was taken.
+
+        Raises:
+            trio.EndOfChannel: The end of the run has been told.
+            trio.ClosedResourceError: It is closed, perhaps while it waited.
+        """
+        if self._place is _Place.OVER:
+            raise trio.EndOfChannel
+        if self._log.last > self.position or self._log.ending is not None:
+            await checkpoint()
+        while True:
+            item = self.take()
+            if item is not None:
+                return item
+            await self._park()
+
+    def close(self) -> None:
+        """Read no more. A task that waits in `next` is told."""
+        if self._closed:
+            return
+        self._closed = True
+        self._log.readers -= 1
+        self._log.tally.readers -= 1
+        self._log.wait_no_more(self)
+        if self._task is not None:
+            task, self._task = self._task, None
+            reschedule(task, Error(trio.ClosedResourceError()))
+
+    def wake(self) -> None:
+        """For the log: there is more."""
+        if self._task is not None:
+            task, self._task = self._task, None
+            reschedule(task)
+        elif self._ready is not None:
+            self._armed = False
+            self._ready()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Item:
+        try:
+            return await self.next()
+        except trio.EndOfChannel:
+            raise StopAsyncIteration from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _at_the_newest(self) -> Item | None:
+        log = self._log
+        if self._place is _Place.OVER:
+            return None
+        if log.ending is not None:
+            self._place = _Place.OVER
+            return log.ending
+        self._place = _Place.RESTED
+        if self._ready is not None and not self._armed:
+            self._armed = True
+            log.wait(self)
+        return None
+
+    def _missed(self) -> int:
+        """The last of the events that it can't have any more; 0 when it can have all."""
+        log = self._log
+        dropped = self.position + 1 < log.first
+        if self._place is _Place.FRESH:
+            return log.first - 1 if dropped else 0
+        if not dropped and self._place is not _Place.LEVEL:
+            return 0
+        # One event is never too much, whatever its size, or it could not be read at all.
+        if not dropped and (
+            self.behind == 1
+            or (self.behind <= LAG_EVENTS and log.bytes_after(self.position) <= LAG_BYTES)
+        ):
+            return 0
+        return log.tail(LAG_EVENTS // KEPT_SHARE, LAG_BYTES // KEPT_SHARE) - 1
+
+    @enable_ki_protection
+    async def _park(self) -> None:
+        self._task = current_task()
+        self._log.wait(self)
+        await wait_task_rescheduled(self._forget)
+
+    def _forget(self, _: RaiseCancelT) -> Abort:
+        # Trio wakes the cancelled task itself: a wake from the log would be the second.
+        self._task = None
+        self._log.wait_no_more(self)
+        return Abort.SUCCEEDED

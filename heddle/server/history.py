@@ -1,0 +1,101 @@
+"""Runs that have ended, for a while: bounded by count and bytes, the oldest dropped first.
+
+Runs that went on without their caller are kept on a shelf of their own. Their result is
+to be fetched later, so the traffic of other runs must not push them out.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Final, Generic, Protocol, TypeVar
+
+from msgspec import Struct
+
+
+class Kept(Protocol):
+    """What a history keeps."""
+
+    @property
+    def id(self) -> str:
+        """What it is found by."""
+        ...
+
+    @property
+    def detached(self) -> bool:
+        """Whether somebody is to come back for it."""
+        ...
+
+    @property
+    def weight(self) -> int:
+        """The bytes that it holds."""
+        ...
+
+
+K = TypeVar("K", bound=Kept)
+
+
+class HistoryLimits(Struct, frozen=True):
+    """What each of the two shelves holds at most; the newest run is kept in any case."""
+
+    runs: int = 1000
+    bytes: int = 64 * 1024 * 1024
+
+
+LIMITS: Final = HistoryLimits()
+
+
+class Shelf(Generic[K]):
+    """Ended runs by id, in the order in which they ended."""
+
+    def __init__(self, limits: HistoryLimits) -> None:
+        self._limits = limits
+        self._runs: OrderedDict[str, tuple[int, K]] = OrderedDict()
+        self.bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def __iter__(self) -> Iterator[K]:
+        return (run for _, run in reversed(self._runs.values()))
+
+    def get(self, run: str) -> K | None:
+        """The run of this id, while it is kept."""
+        found = self._runs.get(run)
+        return None if found is None else found[1]
+
+    def add(self, run: K) -> None:
+        """Keep a run that has just ended."""
+        if self._limits.runs < 1:
+            return
+        weight = run.weight
+        self._runs[run.id] = (weight, run)
+        self.bytes += weight
+        while len(self._runs) > 1 and (
+            len(self._runs) > self._limits.runs or self.bytes > self._limits.bytes
+        ):
+            _, (dropped, _) = self._runs.popitem(last=False)
+            self.bytes -= dropped
+
+
+class History(Generic[K]):
+    """Both shelves."""
+
+    def __init__(self, limits: HistoryLimits = LIMITS) -> None:
+        self.attached: Shelf[K] = Shelf(limits)
+        self.detached: Shelf[K] = Shelf(limits)
+
+    def __len__(self) -> int:
+        return len(self.attached) + len(self.detached)
+
+    def __iter__(self) -> Iterator[K]:
+        """Those kept, the newest of each shelf first."""
+        yield from self.detached
+        yield from self.attached
+
+    def get(self, run: str) -> K | None:
+        """The run of this id, while it is kept."""
+        found = self.attached.get(run)
+        return self.detached.get(run) if found is None else found
+
+    def add(self, run: K) -> None:
+        """Keep a run that has just ended."""
+        (self.detached if run.detached else self.attached).add(run)

@@ -1,0 +1,572 @@
+"""All runs of a server: who may begin, who is running, how each one ended.
+
+    async with Runs(engine, max_concurrent=64) as runs:
+        run = runs.start(prepared, inputs, stream=True, detached=False, flow="triage")
+        with Reader(run.log) as reader: …          follow it
+        await run.wait_ended()                     run.ending, run.error
+
+A run is one task under a cancel scope that contains all that it starts. It takes no
+messages, so it is no actor: whoever has its `RunHandle` reads how it stands, and cancels
+it. Whatever goes wrong in one, a bug included, is that run's own ending.
+"""
+
+import logging
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AsyncExitStack
+from enum import Enum, auto
+from secrets import token_urlsafe
+from types import TracebackType
+from typing import Any, Final, Protocol, Self
+
+import trio
+from msgspec import Struct
+
+from heddle.events import Event
+from heddle.launch import Prepared
+from heddle.server import event_log, history
+from heddle.server.endings import (
+    Cancelled,
+    Completed,
+    Conceal,
+    Ending,
+    Failed,
+    RunBroke,
+    RunCancelled,
+    Status,
+    Stop,
+    forget_frames,
+    shown,
+)
+from heddle.server.event_json import encode_result
+from heddle.server.event_log import EventLog, LogLimits, Tally
+from heddle.server.history import History, HistoryLimits
+from heddle.server.pacer import Pacer
+from plugins_host import Fault
+
+MAX_CONCURRENT: Final = 64
+
+HANDLE_WEIGHT: Final = 2048
+EVENT_WEIGHT: Final = 64
+"""About what an ended run, and each event beside its text, take up. Bytes."""
+
+ID_BYTES: Final = 16
+"""Whoever knows a run's id may follow and cancel it, so none can be guessed."""
+
+MEAN_SHARE: Final = 1 / 16
+"""How much the newest run moves the mean duration, from which it is told when to come
+again."""
+
+_LOG: Final = logging.getLogger("heddle.server")
+
+
+class RunsRefused(Fault):
+    """A run was not begun, for no fault of its own. Nothing of it has happened."""
+
+
+class TooManyRuns(RunsRefused):
+    """All slots are taken; ``retry_after`` is when to come again, in whole seconds."""
+
+    def __init__(self, most: int, retry_after: int) -> None:
+        super().__init__(
+            f"{most} runs are going on, which is the most this server takes at once",
+            fix=f"Try again in {retry_after} s.",
+        )
+        self.retry_after = retry_after
+
+
+class Draining(RunsRefused):
+    """The server is stopping."""
+
+    def __init__(self) -> None:
+        super().__init__("this server is stopping", fix="Send it to another one.")
+
+
+class CancelOutcome(Enum):
+    """What became of asking for a run's end."""
+
+    CANCELLED = auto()
+    """It ends now, if it has not just reached its end by itself."""
+
+    UNKNOWN = auto()
+    FINISHED = auto()
+
+
+class AtNode(Protocol):
+    """Where a run is."""
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        ...
+
+    @property
+    def type(self) -> str:
+        """The node's component type."""
+        ...
+
+
+class Work(Protocol):
+    """One execution of a flow, as `heddle.engine.run.Run` is."""
+
+    @property
+    def at(self) -> AtNode | None:
+        """The node where it is."""
+        ...
+
+    @property
+    def executions(self) -> int:
+        """How many executions of nodes it has begun."""
+        ...
+
+    async def execute(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Do it. What is raised ends the run."""
+        ...
+
+
+class Maker(Protocol):
+    """Makes runs, as `heddle.launch.Engine` does."""
+
+    def new_run(
+        self, prepared: Prepared, report: Callable[[Event], None], *, stream: bool
+    ) -> Work:
+        """A run that has not begun. What is raised refuses it."""
+        ...
+
+
+class RunSummary(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """How a run stands, for lists. ``started_at`` is seconds since the epoch."""
+
+    run: str
+    flow: str
+    status: Status
+    started_at: float
+    seconds: float
+    nodes: int
+    events: int
+    detached: bool
+    readers: int
+    node: str | None = None
+    node_type: str | None = None
+
+
+class RunHandle:
+    """One run, from its start until the last who knows it lets go.
+
+    Attributes:
+        id: What it is known by; cannot be guessed.
+        flow: The flow's name.
+        detached: Whether it goes on without who started it.
+        log: Its events.
+        started_at: Seconds since the epoch.
+        ending: How it ended, as all are told; None while it goes on.
+        error: What it failed with, without its traceback; None when it did not.
+        stop: Why it was asked to end; None when nobody asked.
+    """
+
+    __slots__ = (
+        "_at",
+        "_began",
+        "_callbacks",
+        "_ended",
+        "_executions",
+        "_seconds",
+        "_work",
+        "detached",
+        "ending",
+        "error",
+        "flow",
+        "id",
+        "log",
+        "scope",
+        "started_at",
+        "stop",
+    )
+
+    def __init__(self, identity: str, flow: str, log: EventLog, *, detached: bool) -> None:
+        self.id = identity
+        self.flow = flow
+        self.detached = detached
+        self.log = log
+        self.started_at = time.time()
+        self.ending: Ending | None = None
+        self.error: Fault | None = None
+        self.stop: Stop | None = None
+        self.scope = trio.CancelScope()
+        self._began = trio.current_time()
+        self._seconds = 0.0
+        self._work: Work | None = None
+        self._at: AtNode | None = None
+        self._executions = 0
+        self._ended: trio.Event | None = None
+        self._callbacks: list[Callable[[], object]] | None = None
+
+    @property
+    def status(self) -> Status:
+        """How it stands."""
+        return Status.RUNNING if self.ending is None else _STATUS[type(self.ending)]
+
+    @property
+    def node(self) -> AtNode | None:
+        """The node where it is, or where it ended."""
+        return self._at if self._work is None else self._work.at
+
+    @property
+    def nodes(self) -> int:
+        """How many executions of nodes it has begun."""
+        return self._executions if self._work is None else self._work.executions
+
+    @property
+    def seconds(self) -> float:
+        """How long it has gone on, or how long it took."""
+        if self.ending is None:
+            return trio.current_time() - self._began
+        return self._seconds
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes it takes up once it has ended."""
+        log, ending = self.log, self.ending
+        result = len(bytes(ending.state)) if isinstance(ending, Completed) else 0
+        return HANDLE_WEIGHT + log.size + EVENT_WEIGHT * (log.last - log.first + 1) + result
+
+    def summary(self) -> RunSummary:
+        """How it stands, for lists."""
+        node = self.node
+        return RunSummary(
+            self.id,
+            self.flow,
+            self.status,
+            self.started_at,
+            round(self.seconds, 6),
+            self.nodes,
+            self.log.last,
+            self.detached,
+            self.log.readers,
+            None if node is None else node.name,
+            None if node is None else node.type,
+        )
+
+    def cancel(self, stop: Stop = Stop.ASKED) -> CancelOutcome:
+        """Ask it to end; the first reason given is the one that is told."""
+        if self.ending is not None:
+            return CancelOutcome.FINISHED
+        if self.stop is None:
+            self.stop = stop
+        self.scope.cancel()
+        return CancelOutcome.CANCELLED
+
+    def when_ended(self, call: Callable[[], object]) -> None:
+        """Call once when it has ended, at once if it has. Must neither wait nor raise."""
+        if self.ending is not None:
+            call()
+        elif self._callbacks is None:
+            self._callbacks = [call]
+        else:
+            self._callbacks.append(call)
+
+    async def wait_ended(self) -> Ending:
+        """Wait until it has ended, and nothing of it is going on any more."""
+        if self.ending is None:
+            if self._ended is None:
+                self._ended = trio.Event()
+            await self._ended.wait()
+            assert self.ending is not None
+        else:
+            await trio.lowlevel.checkpoint()
+        return self.ending
+
+    # For `Runs`
+
+    def begin(self, work: Work) -> None:
+        """This is what it does."""
+        self._work = work
+
+    def finish(
+        self, ending: Ending, error: Fault | None, result: Mapping[str, Any] | None
+    ) -> None:
+        """It has ended: let go of what it worked with, and tell who waits."""
+        work, self._work = self._work, None
+        if work is not None:
+            self._at = work.at
+            self._executions = work.executions
+        self._seconds = trio.current_time() - self._began
+        self.error = error
+        self.ending = ending
+        self.log.finish(ending, result)
+
+    def tell(self) -> None:
+        """Tell those who wait for the end."""
+        if self._ended is not None:
+            self._ended.set()
+        callbacks, self._callbacks = self._callbacks, None
+        for call in callbacks or ():
+            try:
+                call()
+            except Exception:  # noqa: BLE001  one listener's bug is not the run's
+                _LOG.exception("run %s: telling its end failed", self.id)
+
+
+_STATUS: Final[Mapping[type[Ending], Status]] = {
+    Completed: Status.COMPLETED,
+    Failed: Status.FAILED,
+    Cancelled: Status.CANCELLED,
+}
+
+
+def _nothing(_run: RunHandle) -> None:
+    return None
+
+
+class Runs:
+    """The runs of one server, while its block is open. Leaving it cancels all.
+
+    Args:
+        maker: Makes them.
+        max_concurrent: How many go on at once; more are refused, not queued.
+        log_limits: How much of each run's events is kept.
+        history_limits: How many ended runs are kept.
+        conceal: Strikes out of errors what no caller may see.
+        on_end: Called once a run, when it has ended; ``error`` has its traceback still.
+
+    Attributes:
+        draining: Whether no more runs are begun.
+        accepted, rejected: How many runs were begun, and how many refused.
+        tally: Those who follow runs, and what they missed.
+    """
+
+    def __init__(
+        self,
+        maker: Maker,
+        *,
+        max_concurrent: int = MAX_CONCURRENT,
+        log_limits: LogLimits = event_log.LIMITS,
+        history_limits: HistoryLimits = history.LIMITS,
+        conceal: Conceal = str,
+        on_end: Callable[[RunHandle], None] = _nothing,
+    ) -> None:
+        self.max_concurrent = max_concurrent
+        self.draining = False
+        self.accepted = 0
+        self.rejected = 0
+        self.tally = Tally()
+        self._maker = maker
+        self._log_limits = log_limits
+        self._conceal = conceal
+        self._on_end = on_end
+        self._active: dict[str, RunHandle] = {}
+        self._history: History[RunHandle] = History(history_limits)
+        self._pacer = Pacer()
+        self._mean_seconds = 1.0
+        self._empty: trio.Event | None = None
+        self._waiting: trio.CancelScope | None = None
+        self._hurried = False
+        self._nursery: trio.Nursery | None = None
+        self._stack = AsyncExitStack()
+
+    @property
+    def active(self) -> int:
+        """How many are going on."""
+        return len(self._active)
+
+    @property
+    def saturation(self) -> float:
+        """How much of the room for runs is taken, from 0 to 1."""
+        return len(self._active) / self.max_concurrent
+
+    def __iter__(self) -> Iterator[RunHandle]:
+        """Those going on, the newest first, then those kept that have ended."""
+        yield from reversed(self._active.values())
+        yield from self._history
+
+    def get(self, run: str) -> RunHandle | None:
+        """The run of this id, while it goes on or is kept."""
+        return self._active.get(run) or self._history.get(run)
+
+    def start(
+        self,
+        prepared: Prepared,
+        inputs: Mapping[str, Any],
+        *,
+        stream: bool,
+        detached: bool,
+        flow: str,
+    ) -> RunHandle:
+        """Begin a run, or refuse it at once.
+
+        Args:
+            prepared: The flow.
+            inputs: The starting state.
+            stream: Whether the text of models is wanted as it comes.
+            detached: Whether it goes on without who starts it.
+            flow: What the flow is called in lists and logs.
+
+        Raises:
+            Draining: The server is stopping.
+            TooManyRuns: There is no room.
+            Fault: The flow can't be run; nothing has.
+        """
+        if self.draining or self._nursery is None:
+            self.rejected += 1
+            raise Draining
+        if len(self._active) >= self.max_concurrent:
+            self.rejected += 1
+            raise TooManyRuns(self.max_concurrent, self._retry_after())
+        identity = token_urlsafe(ID_BYTES)
+        log = EventLog(
+            identity,
+            limits=self._log_limits,
+            conceal=self._conceal,
+            pace=self._pacer,
+            tally=self.tally,
+        )
+        work = self._maker.new_run(prepared, log.append, stream=stream)
+        run = RunHandle(identity, flow, log, detached=detached)
+        run.begin(work)
+        self._active[identity] = run
+        self.accepted += 1
+        self._nursery.start_soon(self._live, run, work, inputs, name=f"run {identity}")
+        return run
+
+    def cancel(self, run: str, stop: Stop = Stop.ASKED) -> CancelOutcome:
+        """Ask the run of this id to end."""
+        handle = self.get(run)
+        return CancelOutcome.UNKNOWN if handle is None else handle.cancel(stop)
+
+    def cancel_all(self, stop: Stop) -> None:
+        """Ask all to end."""
+        for run in tuple(self._active.values()):
+            run.cancel(stop)
+
+    def refuse(self) -> None:
+        """Begin no more runs."""
+        self.draining = True
+
+    async def drain(self, patience: float) -> None:
+        """Begin no more runs, wait for those going on, then cancel them.
+
+        Args:
+            patience: Seconds until those that are left are cancelled.
+        """
+        self.refuse()
+        with trio.CancelScope() as self._waiting:
+            self._waiting.deadline = trio.current_time() + patience
+            if self._hurried:
+                self._waiting.cancel()
+            await self.wait_empty()
+        self.cancel_all(Stop.DRAINED)
+        await self.wait_empty()
+
+    def hurry(self) -> None:
+        """Let a drain that goes on, or comes, not wait for runs to end by themselves."""
+        self._hurried = True
+        if self._waiting is not None:
+            self._waiting.cancel()
+
+    async def wait_empty(self) -> None:
+        """Wait until no run is going on."""
+        await trio.lowlevel.checkpoint()
+        while self._active:
+            if self._empty is None:
+                self._empty = trio.Event()
+            await self._empty.wait()
+
+    async def __aenter__(self) -> Self:
+        nursery = await self._stack.enter_async_context(trio.open_nursery())
+        nursery.start_soon(self._pacer.run, name="pacer of run readers")
+        self._nursery = nursery
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        # The nursery is not told of the block's error: it would wrap it in a group.
+        nursery, self._nursery = self._nursery, None
+        assert nursery is not None
+        self.cancel_all(Stop.DRAINED)
+        nursery.cancel_scope.cancel()
+        await self._stack.aclose()
+
+    # One run
+
+    async def _live(self, run: RunHandle, work: Work, inputs: Mapping[str, Any]) -> None:
+        result: Mapping[str, Any] | None = None
+        try:
+            with run.scope:
+                result = await work.execute(inputs)
+        except BaseException as raised:
+            error, passing = _split(raised)
+            self._finish(run, result, error)
+            if passing is raised:
+                raise
+            if passing is not None:
+                raise passing from None
+        else:
+            self._finish(run, result, None)
+
+    def _finish(
+        self, run: RunHandle, result: Mapping[str, Any] | None, raised: BaseException | None
+    ) -> None:
+        """Write down how it ended; its slot is free."""
+        ending, error = self._judge(run, result, raised)
+        run.finish(ending, error, result)
+        del self._active[run.id]
+        self._history.add(run)
+        self._mean_seconds += (run.seconds - self._mean_seconds) * MEAN_SHARE
+        if not self._active and self._empty is not None:
+            self._empty.set()
+            self._empty = None
+        run.tell()
+        try:
+            self._on_end(run)
+        except Exception:  # noqa: BLE001  a report's bug is not the run's
+            _LOG.exception("run %s: reporting its end failed", run.id)
+        if error is not None:
+            forget_frames(error)
+
+    def _judge(
+        self, run: RunHandle, result: Mapping[str, Any] | None, raised: BaseException | None
+    ) -> tuple[Ending, Fault | None]:
+        if raised is None and result is not None:
+            try:
+                return Completed(encode_result(result)), None
+            except Exception as no_json:  # noqa: BLE001  a result of an odd plugin or tool
+                raised = no_json
+        error = None if raised is None else self._fault(run, raised)
+        if run.stop is not None or error is None:
+            stopped = RunCancelled(run.stop or Stop.DRAINED)
+            return Cancelled(shown(stopped, self._conceal)), stopped
+        return Failed(shown(error, self._conceal)), error
+
+    def _fault(self, run: RunHandle, raised: BaseException) -> Fault:
+        while isinstance(raised, BaseExceptionGroup) and len(raised.exceptions) == 1:
+            raised = raised.exceptions[0]
+        if isinstance(raised, Fault):
+            return raised
+        _LOG.error("run %s of %r broke", run.id, run.flow, exc_info=raised)
+        broke = RunBroke(run.id, raised)
+        broke.__cause__ = raised
+        return broke
+
+    def _retry_after(self) -> int:
+        """When a slot will be free, going by how long runs take; 1 to 30 seconds."""
+        return min(30, max(1, math.ceil(self._mean_seconds / self.max_concurrent)))
+
+
+_PASSING: Final = (trio.Cancelled, KeyboardInterrupt, GeneratorExit)
+
+
+def _split(
+    raised: BaseException,
+) -> tuple[BaseException | None, BaseException | None]:
+    """What is the run's own failure, and what is for those around it."""
+    if isinstance(raised, _PASSING):
+        return None, raised
+    if isinstance(raised, BaseExceptionGroup):
+        passing, error = raised.split(_PASSING)
+        return error, passing
+    return raised, None
