@@ -201,4 +201,11 @@ def describe_error(error: BaseException, label: str) -> tuple[str, str]:
         case HandlerMissing() | AnswerInvalid():
             return name, str(error)
         case _:
-            return name, str(error) or name
+            return name, _told(error) or name
+
+
+def _told(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001  the author's own __str__ may be what is wrong
+        return "(its message cannot be read)"

@@ -52,6 +52,10 @@ def _from_file(path: Path) -> ModuleType:
         raise ImportError(f"{path} is no Python module")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
+    # What lies beside it can be imported, as it can when it runs by itself; after
+    # everything else, so that it takes no name from heddle.
+    if str(real.parent) not in sys.path:
+        sys.path.append(str(real.parent))
     try:
         spec.loader.exec_module(module)
     except BaseException:

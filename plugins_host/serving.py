@@ -24,7 +24,7 @@ from collections.abc import (
     Iterator,
     Mapping,
 )
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
@@ -48,7 +48,8 @@ if TYPE_CHECKING:
 PROTOCOL: Final = 1
 FEATURES: Final = ("consult",)
 
-# A pipe holds this much by default, so that one read empties it.
+# A pipe holds this much by default, so that one read empties it. Larger reads cost twice
+# the time for large states: their buffers come fresh from the system each time.
 _READ: Final = 64 * 1024
 
 # A plain handler that took longer than this holds up the answers made before it, so they
@@ -570,8 +571,10 @@ def _error_text(error: Any) -> str:
 
 def complain(text: str) -> None:
     """Say something to whoever reads this process's stderr."""
-    sys.stderr.write(f"heddle.plugin: {text}\n")
-    sys.stderr.flush()
+    # Nobody may be reading, and answers matter more than complaints.
+    with suppress(OSError, ValueError):
+        sys.stderr.write(f"heddle.plugin: {text}\n")
+        sys.stderr.flush()
 
 
 def report(error: BaseException, label: str) -> None:

@@ -87,10 +87,14 @@ const sendAnswer = (id, result) => {
 const sendError = (id, error) => send(JSON.stringify({ id, error: describe(error) }));
 
 function describe(error) {
-  if (error instanceof Error) {
-    return { name: String(error.name), message: String(error.message || error.name) };
+  try {
+    if (error instanceof Error) {
+      return { name: String(error.name), message: String(error.message || error.name) };
+    }
+    return { name: 'Error', message: `a handler threw ${shortened(error)}` };
+  } catch {
+    return { name: 'Error', message: 'a handler threw what cannot be told' };
   }
-  return { name: 'Error', message: `a handler threw ${shortened(error)}` };
 }
 
 function shortened(value) {
@@ -372,7 +376,8 @@ const VERBS = {
 
   callTool(call, { componentType, tool, input, component }) {
     call.componentType = componentType ?? '';
-    const handler = options.tools?.[tool];
+    const tools = options.tools ?? {};
+    const handler = Object.hasOwn(tools, tool) ? tools[tool] : undefined;
     if (typeof handler !== 'function') {
       throw new HandlerMissing(
         `there is no tool '${tool}'. Write serve(handlers, ` +
@@ -518,15 +523,22 @@ function settle({ id, result, error }) {
 function report(call, error, label) {
   if (call.cancels.length > 0) return;
   const brief = error instanceof HandlerMissing || error instanceof AnswerInvalid;
-  const told = brief ? error.message : `${label} failed\n${error?.stack ?? shortened(error)}`;
-  complain(told);
+  complain(brief ? error.message : `${label} failed\n${stackOf(error)}`);
+}
+
+function stackOf(error) {
+  try {
+    return String(error?.stack ?? shortened(error));
+  } catch {
+    return 'of what cannot be told';
+  }
 }
 
 function goodbye() {
   const { shutdown } = options;
   options = { ...options, shutdown: undefined };
   if (typeof shutdown !== 'function') return undefined;
-  const failed = (error) => complain(`shutdown failed\n${error?.stack ?? shortened(error)}`);
+  const failed = (error) => complain(`shutdown failed\n${stackOf(error)}`);
   try {
     const said = shutdown();
     return typeof said?.then === 'function' ? said.then(undefined, failed) : said;

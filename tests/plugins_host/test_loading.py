@@ -206,6 +206,20 @@ def test_two_files_of_one_name_are_two_modules(tmp_path: Path) -> None:
     assert chain(load_plugins([one, two])) == ["Audit", "Other"]
 
 
+def test_a_file_may_import_what_lies_beside_it_but_take_no_name_from_heddle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "beside_the_audit.py").write_text("NAME = 'Audit'")
+    (tmp_path / "json.py").write_text("1 / 0")
+    text = MODULE.replace('"Audit"', "NAME")
+
+    loaded = load_plugins([module(tmp_path, f"from beside_the_audit import NAME{text}")])
+
+    assert chain(loaded) == ["Audit"]
+    assert sys.path[-1] == str(tmp_path.resolve())
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [

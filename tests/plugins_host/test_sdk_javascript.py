@@ -120,6 +120,16 @@ def test_handlers_may_be_objects_with_state(start: Start) -> None:
         ("throw { a: 1 };", "Error", 'a handler threw {"a":1}'),
         ("throw new RangeError('far');", "RangeError", "far"),
         ("throw new Error();", "Error", "Error"),
+        (
+            "throw { toString() { throw 1; }, get a() { throw 2; } };",
+            "Error",
+            "a handler threw object",
+        ),
+        (
+            "throw new (class extends Error { get message() { throw 1; } })();",
+            "Error",
+            "a handler threw what cannot be told",
+        ),
         ("return missing.thing;", "ReferenceError", "missing is not defined"),
     ],
 )

@@ -174,6 +174,7 @@ def test_a_plugin_that_serves_no_dict_ends_saying_so(tmp_path: Path) -> None:
         ("raise Exception", "Exception", "Exception"),
         ("raise ValueError('\\udcff')", "ValueError", "?"),
         ("1 / 0", "ZeroDivisionError", "division by zero"),
+        ("raise Mute", "Mute", "cannot be read"),
         ("raise BaseExceptionGroup('g', [KeyboardInterrupt()])", "BaseExceptionGroup", "g"),
     ],
 )
@@ -185,6 +186,9 @@ def test_only_a_verdict_is_a_verdict(
         "@dataclasses.dataclass\n"
         "class Verdict:\n"
         "    action: str = 'proceed'\n"
+        "class Mute(Exception):\n"
+        "    def __str__(self):\n"
+        "        raise RuntimeError\n"
         "async def later():\n"
         "    return proceed()\n" + serving(body, define=define)
     )
@@ -395,6 +399,13 @@ def test_a_shutdown_that_fails_is_told_and_ends_all_the_same(start: Start) -> No
 
     assert plugin.ask("shutdown") == {}
     assert "ZeroDivisionError" in plugin.stderr
+
+
+def test_a_handler_that_fails_while_nobody_reads_stderr_is_answered(start: Start) -> None:
+    plugin = start("import os\n" + serving("os.close(2)\n1 / 0"))
+
+    assert plugin.fails("before", asked())["name"] == "ZeroDivisionError"
+    assert plugin.fails("before", asked())["message"]
 
 
 def test_ids_may_be_numbers_of_any_kind_or_text(start: Start) -> None:
