@@ -129,7 +129,7 @@ class ModelClient:
         self._connector = Connector()
         self._pools: dict[object, Pool] = {}
         self._routes: dict[HttpEndpoint, Route] = {}
-        self._slots = trio.Semaphore(_room_for_calls() if max_calls is None else max_calls)
+        self._slots = trio.Semaphore(room_for_calls() if max_calls is None else max_calls)
         self._closed = False
         self.watch = Watch()
 
@@ -323,8 +323,8 @@ class _Call:
     def expire(self) -> None:
         """The wait has become too long: end it, unless something has just arrived."""
         self._overdue = True
-        if self._connection is not None:
-            self._connection.wire.wake()
+        assert self._connection is not None, "only waits on a connection are watched"
+        self._connection.wire.wake()
 
     def _until(self, seconds: float, waiting_for: str) -> float:
         """When ``seconds`` from now are over, but not beyond the limit of the call."""
@@ -361,6 +361,7 @@ class _Call:
         return connection
 
     async def _connect(self) -> Connection:
+        self._client.watch.end(self)
         self._connection = None
         deadline = self._until(self._client.timeouts.connect, _CONNECTION)
         with trio.CancelScope(deadline=deadline):
@@ -392,7 +393,9 @@ class _Call:
             refuse_encoding(headers[b"content-encoding"])
         if headers.get(b"content-type", b"")[:17].lower() == b"text/event-stream":
             return await self._streamed(connection, dialect)
-        response = dialect.decode(await self._body(connection))
+        if not connection.complete:
+            await self._rest(connection)
+        response = dialect.decode(_whole(connection))
         if self._on_text is not None and response.content:
             self._on_text(response.content)
         return response
@@ -412,18 +415,13 @@ class _Call:
             now=time.time(),
         )
 
-    async def _body(self, connection: Connection) -> bytes:
+    async def _rest(self, connection: Connection) -> None:
+        """Read the body to its end."""
         while not connection.complete:
             if connection.body_size > MAX_BODY:
                 raise BadHttp(_TOO_LARGE)
             self._wait(self._client.timeouts.silence, _NEXT)
             await connection.advance()
-        body = connection.take()
-        kind = connection.headers.get(b"content-type", b"")
-        if b"html" in kind:
-            message, _ = provider_message(body, kind)
-            raise UnreadableAnswer(f"the answer is {message}, not JSON")
-        return body
 
     async def _streamed(self, connection: Connection, dialect: Dialect) -> ModelResponse:
         stream = dialect.stream()
@@ -478,6 +476,16 @@ _FAILURES: Final = (
 )
 
 
+def _whole(connection: Connection) -> bytes:
+    """The body of an answer that is not a stream."""
+    body = connection.take()
+    kind = connection.headers.get(b"content-type", b"")
+    if b"html" in kind:
+        message, _ = provider_message(body, kind)
+        raise UnreadableAnswer(f"the answer is {message}, not JSON")
+    return body
+
+
 def _nobody(piece: str) -> None:
     """Takes the text of a stream that was not asked for."""
 
@@ -508,7 +516,7 @@ def request_head(endpoint: HttpEndpoint, proxy: Proxy | None) -> bytes:
     return "\r\n".join([*lines, "Content-Length: "]).encode("latin-1")
 
 
-def _room_for_calls() -> int:
+def room_for_calls() -> int:
     """Calls at once, so that three quarters of the open files may be connections."""
     try:
         import resource

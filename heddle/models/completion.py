@@ -355,19 +355,22 @@ class CompletionStream:
                 raise complaint(chunk.error)
             if chunk.usage is not None:
                 self._usage = _usage(chunk.usage) or self._usage
-            for choice in chunk.choices or ():
+            if chunk.choices is None:
+                continue
+            for choice in chunk.choices:
                 # Of several alternatives, the first.
                 if choice.index:
                     continue
                 said = choice.delta or choice.message
                 if said is not None:
                     text = said.content
-                    if not isinstance(text, str) or not text:
+                    if text.__class__ is not str or not text:
                         text = _text(said)
                     if text:
                         pieces.append(text)
-                    for fragment in said.tool_calls or ():
-                        self._calls.add(fragment)
+                    if said.tool_calls:
+                        for fragment in said.tool_calls:
+                            self._calls.add(fragment)
                 if choice.finish_reason:
                     self._finish_reason = choice.finish_reason
         self._text += pieces

@@ -104,11 +104,12 @@ def _plain(piece: bytes) -> list[SseEvent] | None:
 
     That is how nearly all pieces of nearly all providers look. None for the others.
     """
-    if b"\r" in piece:
+    blocks = piece[6:-2].split(b"\n\ndata: ")
+    # With two line ends an event there is none inside, nor another kind of line.
+    if (
+        piece[:6] != b"data: "
+        or piece.count(b"\n") != 2 * len(blocks)
+        or piece.count(b"\r")
+    ):
         return None
-    events: list[SseEvent] = []
-    for block in piece[:-2].split(b"\n\n"):
-        if block[:6] != b"data: " or b"\n" in block:
-            return None
-        events.append(SseEvent(block[6:]))
-    return events
+    return list(map(SseEvent, blocks))

@@ -4,8 +4,10 @@
     Connection   a wire and a parser: a request out, status, headers and body in
     Pool         the idle connections of one way to one origin
 
-A socket is tried first and waited for second: most reads find nothing to wait for, and
-most writes fit. A wire that is always ready still lets the other tasks run.
+A socket is written to first and waited for second, for most writes fit. It is read first
+only while there is known to be more: behind a request, or a read that took everything,
+the try would fail, and cost as much as it saves. A wire that is always ready still lets
+the other tasks run.
 """
 
 import errno
@@ -13,7 +15,7 @@ import select
 import socket
 import sys
 from collections import deque
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 import httptools
 import trio
@@ -27,10 +29,6 @@ MAX_BODY: Final = 32 * 1024 * 1024
 _READ: Final = 64 * 1024
 # Reads in a row that found data at once, before the other tasks get a turn.
 _READS_IN_A_ROW: Final = 16
-
-# A connection that was idle for less is used without looking whether it was closed: that
-# it was is unlikely, and noticed.
-_FRESH: Final = 1.0
 
 # Where `struct tcp_info` of Linux holds the number of bytes that the peer acknowledged.
 _TCP_INFO: Final[int | None] = getattr(socket, "TCP_INFO", None)
@@ -78,6 +76,9 @@ class BadHttp(Exception):
 class Wire(Protocol):
     """A way for bytes."""
 
+    trusted: ClassVar[float]
+    """Seconds that it may be idle before it is looked at whether it is still open."""
+
     async def send_all(self, data: bytes) -> None:
         """Send ``data``; `ConnectionBroken` when the other side is gone."""
         ...
@@ -94,8 +95,13 @@ class Wire(Protocol):
         """What is sent from now on is what `undelivered` asks about."""
         ...
 
-    def undelivered(self) -> bool:
-        """Whether the other side's system is known to have taken none of it."""
+    def undelivered(self, *, aborted: bool) -> bool:
+        """Whether the other side's system is known to have taken none of it.
+
+        Args:
+            aborted: The other side threw the connection away. Then it may have taken
+                what it never acknowledged.
+        """
         ...
 
     def wake(self) -> None:
@@ -110,7 +116,10 @@ class Wire(Protocol):
 class SocketWire:
     """A wire on a raw non-blocking socket."""
 
-    __slots__ = ("_marked", "_reads", "_sent", "_socket", "_unanswered")
+    __slots__ = ("_drained", "_marked", "_reads", "_sent", "_socket")
+
+    # That it was closed so soon is unlikely, and noticed without harm: see `undelivered`.
+    trusted: ClassVar[float] = 1.0
 
     def __init__(self, stream: trio.SocketStream) -> None:
         raw = socket.socket(fileno=stream.socket.detach())
@@ -119,10 +128,10 @@ class SocketWire:
         self._reads = 0
         self._sent = 0
         self._marked = 0
-        self._unanswered = False
+        self._drained = False
 
     async def send_all(self, data: bytes) -> None:
-        self._unanswered = True
+        self._drained = True
         try:
             sent = self._socket.send(data)
         except BlockingIOError:
@@ -139,7 +148,7 @@ class SocketWire:
                 await trio.lowlevel.wait_writable(self._socket)
                 try:
                     sent = self._socket.send(rest)
-                except BlockingIOError:
+                except BlockingIOError:  # pragma: no cover - woken for nothing
                     continue
                 self._sent += sent
                 rest = rest[sent:]
@@ -149,11 +158,9 @@ class SocketWire:
             raise ConnectionBroken(_ENDED) from error
 
     async def receive(self) -> bytes:
-        wait = self._unanswered
         try:
             while True:
-                if wait:
-                    self._unanswered = False
+                if self._drained:
                     self._reads = 0
                     await trio.lowlevel.wait_readable(self._socket)
                 elif self._reads >= _READS_IN_A_ROW:
@@ -162,9 +169,10 @@ class SocketWire:
                 try:
                     data = self._socket.recv(_READ)
                 except BlockingIOError:
-                    wait = True
+                    self._drained = True
                     continue
                 self._reads += 1
+                self._drained = len(data) < _READ
                 return data
         except OSError as error:
             raise _broken(error) from error
@@ -183,8 +191,10 @@ class SocketWire:
     def mark(self) -> None:
         self._marked = self._sent
 
-    def undelivered(self) -> bool:
-        acknowledged = _acknowledged(self._socket)
+    def undelivered(self, *, aborted: bool) -> bool:
+        if self._sent == self._marked:
+            return True
+        acknowledged = None if aborted else _acknowledged(self._socket)
         # The system counts the opening of the connection as one byte.
         return acknowledged is not None and acknowledged <= self._marked + 1
 
@@ -201,6 +211,8 @@ class TlsWire:
     """A wire through TLS."""
 
     __slots__ = ("_marked", "_socket", "_stream")
+
+    trusted: ClassVar[float] = 0.0
 
     def __init__(
         self, stream: "trio.SSLStream[Any]", bottom: trio.socket.SocketType
@@ -229,8 +241,8 @@ class TlsWire:
     def mark(self) -> None:
         self._marked = _acknowledged(self._socket)
 
-    def undelivered(self) -> bool:
-        acknowledged = _acknowledged(self._socket)
+    def undelivered(self, *, aborted: bool) -> bool:
+        acknowledged = None if aborted else _acknowledged(self._socket)
         return acknowledged is not None and acknowledged == self._marked
 
     def wake(self) -> None:
@@ -392,10 +404,9 @@ class Connection:
         """Whether the request is known to have reached nobody when it ended like this.
 
         Then the other side had closed its end before, and the request can be sent again
-        without being served twice. When the connection was thrown away instead, nothing
-        is known: what was read last may never have been acknowledged.
+        without being served twice.
         """
-        return not (self.received or broken.aborted) and self.wire.undelivered()
+        return not self.received and self.wire.undelivered(aborted=broken.aborted)
 
     def _ended(self) -> None:
         transfer = self.headers.get(b"transfer-encoding", b"").lower()
@@ -444,7 +455,8 @@ class Pool:
         self.expire(now - self._patience)
         while self._idle:
             connection = self._idle.pop()
-            if now - connection.idle_since < _FRESH or connection.wire.quiet():
+            wire = connection.wire
+            if now - connection.idle_since < wire.trusted or wire.quiet():
                 return connection
             connection.close()
         return None

@@ -10,9 +10,13 @@ not ended, even when the loop was too busy to hand it over before the deadline.
 """
 
 from math import inf
-from typing import Protocol
+from typing import Final, Protocol
 
 import trio
+
+# Seconds. A call that is told just then may be between two waits, and begin the next one:
+# it is told again.
+_AGAIN: Final = 0.1
 
 
 class Wait(Protocol):
@@ -22,7 +26,7 @@ class Wait(Protocol):
     """In the time of `trio.current_time`."""
 
     def expire(self) -> None:
-        """The deadline has passed: stop waiting."""
+        """The deadline has passed: stop waiting. Called until it ends or begins anew."""
         ...
 
 
@@ -38,18 +42,13 @@ class Watch:
         self._running = False
 
     def begin(self, wait: Wait) -> None:
-        """Watch ``wait`` until `end`."""
+        """Watch ``wait`` until `end`, by its present deadline."""
         self._waits.add(wait)
-        if wait.deadline < self._wakes_at:
-            self.sooner(wait.deadline)
-
-    def sooner(self, deadline: float) -> None:
-        """A deadline has been set: be awake by then."""
-        if deadline >= self._wakes_at:
+        if wait.deadline >= self._wakes_at:
             return
-        self._wakes_at = deadline
+        self._wakes_at = wait.deadline
         if self._running:
-            self._scope.deadline = deadline
+            self._scope.deadline = wait.deadline
         else:
             self._running = True
             trio.lowlevel.spawn_system_task(self._run, name="heddle.models.watch")
@@ -65,7 +64,7 @@ class Watch:
                     await trio.sleep_forever()
                 now = trio.current_time()
                 for wait in [wait for wait in self._waits if wait.deadline <= now]:
-                    wait.deadline = inf
+                    wait.deadline = now + _AGAIN
                     wait.expire()
                 self._wakes_at = min((wait.deadline for wait in self._waits), default=inf)
         finally:

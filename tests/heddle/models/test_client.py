@@ -24,6 +24,7 @@ from heddle.models import (
     RequestInvalid,
     Timeouts,
 )
+from heddle.models.client import room_for_calls
 from plugins_host.conversation import Message, ModelRequest, ModelResponse, ToolCall, Usage
 from tests.heddle.models.support import KEY, ask, endpoint_at
 from tests.support.model_endpoint import Call, ModelEndpoint, Reply, model_endpoint
@@ -444,6 +445,50 @@ async def test_a_name_without_an_address_is_told(
     assert caught.value.retryable is retryable
 
 
+async def test_a_name_that_is_none_is_told() -> None:
+    async with ModelClient(environ={}) as client:
+        with pytest.raises(ModelUnreachable, match="is no host name"):
+            await client.chat(endpoint_at(f"http://{'x' * 70}.example"), ask())
+
+
+async def test_of_several_addresses_the_last_says_why() -> None:
+    async def several(*_: Any) -> None:
+        await trio.lowlevel.checkpoint()
+        failures = [OSError(113, "one"), OSError(111, "two")]
+        raise OSError("all attempts failed") from ExceptionGroup("all", failures)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trio, "open_tcp_stream", several)
+        async with ModelClient(environ={}) as client:
+            with pytest.raises(ModelUnreachable, match="host.example: Connection refused"):
+                await client.chat(endpoint_at("http://host.example"), ask())
+
+
+async def test_a_last_event_without_its_end_counts() -> None:
+    event = '{"choices": [{"delta": {"content": "x"}, "finish_reason": "stop"}]}'
+    reply = Reply(
+        body=f"data: {event}",
+        headers={"content-type": "text/event-stream"},
+        framing="close",
+    )
+
+    response, pieces = await answer_to(reply, streamed=True)
+
+    assert response.content == "x"
+    assert pieces == ["x"]
+
+
+def test_the_open_files_decide_how_many_calls_run_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import resource
+
+    for soft, expected in ((1024, 768), (4, 8), (resource.RLIM_INFINITY, 1_000_000)):
+        limits = (soft, soft)
+        monkeypatch.setattr(resource, "getrlimit", lambda _, limits=limits: limits)
+        assert room_for_calls() == expected
+
+
 @asynccontextmanager
 async def server_of(
     serve: Callable[[trio.SocketStream], Any],
@@ -535,6 +580,17 @@ async def test_a_tls_handshake_that_is_never_answered_times_out() -> None:
         secure = url.replace("http:", "https:")
         with pytest.raises(ModelTimedOut, match=r"after 0\.1 s waiting for a connection"):
             await client.chat(endpoint_at(secure), ask())
+        assert connections(client) == 0
+
+
+async def test_a_server_that_does_not_read_times_out() -> None:
+    async def deaf(stream: trio.SocketStream) -> None:
+        await trio.sleep_forever()
+
+    timeouts = Timeouts(first_byte=0.1)
+    async with server_of(deaf) as url, ModelClient(environ={}, timeouts=timeouts) as client:
+        with pytest.raises(ModelTimedOut, match=r"timed out after 0\.1 s"):
+            await client.chat(endpoint_at(url), ask("x" * 50_000_000))
         assert connections(client) == 0
 
 
@@ -712,6 +768,33 @@ async def test_an_error_of_the_listener_ends_the_call() -> None:
         with pytest.raises(ZeroDivisionError):
             await client.chat(endpoint, ask(), on_text=listener)
         assert connections(client) == 0
+
+
+@both
+async def test_a_call_can_be_cancelled_at_every_schedule_point(streamed: bool) -> None:
+    finished = 0
+    async with client_and() as (client, endpoint, server):
+        server.respond = lambda asked: Reply(TEXT * 2, CALLS, cut=150)
+        for steps in range(120):
+
+            async def call() -> None:
+                nonlocal finished
+                await client.chat(
+                    endpoint, ask(), on_text=(lambda piece: None) if streamed else None
+                )
+                finished += 1
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(call)
+                for _ in range(steps):
+                    await trio.lowlevel.checkpoint()
+                nursery.cancel_scope.cancel()
+            assert connections(client) <= 1
+
+        assert 0 < finished < 120
+        server.respond = lambda asked: Reply("still well")
+        assert (await client.chat(endpoint, ask())).content == "still well"
+        await server.reached(lambda: server.open_connections == 1)
 
 
 @both

@@ -152,6 +152,25 @@ async def test_a_server_without_tls_is_told(keys: Path) -> None:
     assert "Check the scheme and the port of the url." in str(caught.value)
 
 
+async def test_a_server_that_hangs_up_on_the_handshake_is_told(keys: Path) -> None:
+    async def hangs_up(stream: trio.SocketStream) -> None:
+        await stream.receive_some(1)
+
+    async with trio.open_nursery() as nursery:
+        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        nursery.start_soon(trio.serve_listeners, hangs_up, listeners)
+        url = f"https://127.0.0.1:{listeners[0].socket.getsockname()[1]}"
+        async with ModelClient(environ={}) as client:
+            with pytest.raises(
+                ModelUnreachable, match="during the TLS handshake"
+            ) as caught:
+                await client.chat(endpoint_at(url, tls=trusting(keys)), ask())
+            assert client.open_connections == 0
+        nursery.cancel_scope.cancel()
+
+    assert caught.value.retryable
+
+
 @pytest.mark.parametrize("after", [0, 300])
 @pytest.mark.parametrize("end", ["close", "reset"])
 async def test_a_connection_that_breaks_is_told(keys: Path, after: int, end: str) -> None:
@@ -193,18 +212,46 @@ async def test_a_kept_connection_that_the_server_closed_is_replaced_unseen(
         assert len(server.requests) == 2
 
 
-async def test_a_call_can_be_cancelled_and_a_client_closed_in_the_middle(
-    keys: Path,
-) -> None:
+@pytest.mark.parametrize("way", ["cancel", "close"])
+async def test_a_call_ends_with_its_scope_and_with_the_client(keys: Path, way: str) -> None:
     async with (
-        model_endpoint(
-            Reply("x", delay=30), Reply("x", delay=30), tls=server_context(keys)
-        ) as server,
+        model_endpoint(Reply("x", delay=30), tls=server_context(keys)) as server,
         ModelClient(environ={}) as client,
         trio.open_nursery() as nursery,
     ):
         endpoint = endpoint_at(server.url, tls=trusting(keys))
-        nursery.start_soon(client.chat, endpoint, ask())
+
+        async def call() -> None:
+            with pytest.raises(ModelUnreachable):
+                await client.chat(endpoint, ask())
+            assert way == "close"
+
+        nursery.start_soon(call)
         await server.reached(lambda: len(server.requests) == 1)
-        nursery.cancel_scope.cancel()
+        if way == "close":
+            await client.aclose()
+        else:
+            nursery.cancel_scope.cancel()
     assert client.open_connections == 0
+
+
+async def test_a_large_request_to_a_server_that_does_not_read_times_out(keys: Path) -> None:
+    context = server_context(keys)
+
+    async def deaf(stream: trio.SocketStream) -> None:
+        secure = trio.SSLStream(stream, context, server_side=True, https_compatible=True)
+        await secure.do_handshake()
+        await trio.sleep_forever()
+
+    async with trio.open_nursery() as nursery:
+        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        nursery.start_soon(trio.serve_listeners, deaf, listeners)
+        url = f"https://127.0.0.1:{listeners[0].socket.getsockname()[1]}"
+        timeouts = Timeouts(first_byte=0.3)
+        async with ModelClient(environ={}, timeouts=timeouts) as client:
+            with pytest.raises(ModelTimedOut):
+                await client.chat(
+                    endpoint_at(url, tls=trusting(keys)), ask("x" * 50_000_000)
+                )
+            assert client.open_connections == 0
+        nursery.cancel_scope.cancel()

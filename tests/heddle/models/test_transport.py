@@ -4,6 +4,7 @@ import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from itertools import pairwise
+from typing import ClassVar
 
 import h11
 import pytest
@@ -25,6 +26,8 @@ from heddle.models.transport import (
 class Script:
     """A wire that gives pieces, then the end."""
 
+    trusted: ClassVar[float] = 1.0
+
     def __init__(self, *pieces: bytes) -> None:
         self.pieces = list(pieces)
         self.sent = b""
@@ -43,8 +46,8 @@ class Script:
     def mark(self) -> None:
         pass
 
-    def undelivered(self) -> bool:
-        return True
+    def undelivered(self, *, aborted: bool) -> bool:
+        return not aborted
 
     def wake(self) -> None:
         pass
@@ -217,6 +220,17 @@ async def test_more_than_the_socket_takes_is_sent_as_it_drains() -> None:
         nursery.start_soon(wire.send_all, data)
         await wait_all_tasks_blocked()
         nursery.start_soon(drain, peer)
+
+
+async def test_a_full_socket_is_waited_for_before_the_first_byte() -> None:
+    async with wires() as (wire, peer), trio.open_nursery() as nursery:
+        with trio.move_on_after(0.05):
+            await wire.send_all(b"x" * 10_000_000)
+        nursery.start_soon(wire.send_all, b"last")
+        await wait_all_tasks_blocked()
+        got = b"x"
+        while not got.endswith(b"last"):
+            got = await peer.receive_some(100_000)
 
 
 async def test_a_wire_that_is_always_ready_lets_others_run(

@@ -14,9 +14,11 @@ class Waiter:
     def __init__(self, seconds: float) -> None:
         self.deadline = trio.current_time() + seconds
         self.expired_at = inf
+        self.told = 0
 
     def expire(self) -> None:
-        self.expired_at = trio.current_time()
+        self.told += 1
+        self.expired_at = min(self.expired_at, trio.current_time())
 
 
 def tasks() -> int:
@@ -74,18 +76,32 @@ async def test_a_wait_that_ended_is_left_alone(autojump_clock: MockClock) -> Non
     assert waiter.expired_at == inf
 
 
-async def test_a_wait_expires_once_until_it_begins_again(autojump_clock: MockClock) -> None:
+async def test_a_wait_that_goes_on_is_told_again(autojump_clock: MockClock) -> None:
+    watch = Watch()
+    deaf = Waiter(10)
+    watch.begin(deaf)
+
+    await trio.sleep(11.05)
+    assert (deaf.expired_at, deaf.told) == (10, 11)
+    watch.end(deaf)
+    await trio.sleep(10)
+    assert deaf.told == 11
+
+
+async def test_a_wait_that_begins_anew_has_all_its_time(autojump_clock: MockClock) -> None:
     watch = Watch()
     waiter = Waiter(10)
     watch.begin(waiter)
-    await trio.sleep(50)
-    assert waiter.expired_at == 10
+    await trio.sleep(10.05)
+    assert waiter.told == 1
 
     waiter.deadline = trio.current_time() + 10
     watch.begin(waiter)
-    await trio.sleep(50)
+    await trio.sleep(9)
+    assert waiter.told == 1
 
-    assert waiter.expired_at == 60
+    await trio.sleep(1.05)
+    assert waiter.told == 2
 
 
 async def test_the_task_ends_when_there_is_nothing_to_wait_for(
