@@ -78,7 +78,7 @@ async def run_program(
         WorkspaceFailed: It has nowhere to work.
     """
     question = msgspec.json.encode(input)
-    child = await start(program, workspace.folder(), environment)
+    child = await start(program, workspace, environment)
     heard = Heard()
     try:
         with trio.move_on_after(timeout) as limit:
@@ -243,30 +243,39 @@ class Child:
 
 
 async def start(
-    program: ToolProgram, folder: str, environment: Mapping[str, str] | None = None
+    program: ToolProgram,
+    workspace: Workspace,
+    environment: Mapping[str, str] | None = None,
 ) -> Child:
     """Start a program in a group of its own.
 
     Raises:
         ToolUnusable: It cannot be started.
+        WorkspaceFailed: It has nowhere to work.
     """
     inherited = os.environ if environment is None else environment
-    surroundings = {**inherited, "HEDDLE_WORKSPACE": folder, "PWD": folder}
-    await trio.lowlevel.checkpoint_if_cancelled()
     busy_waits = iter(BUSY_WAITS)
     while True:
         try:
-            return _start(program.path, folder, surroundings)
+            # In a thread: until the program's first instruction this takes a
+            # millisecond, several on a busy machine, and other runs go on meanwhile.
+            started = await trio.to_thread.run_sync(
+                _start, program.path, workspace, inherited
+            )
         except OSError as error:
             wait = next(busy_waits, None) if error.errno == errno.ETXTBSY else None
             if wait is None:
                 raise cannot_start(program, error) from error
+        else:
+            return Child(*started)
         await trio.sleep(wait)
 
 
-def _start(path: str, folder: str, environment: Mapping[str, str]) -> Child:
-    # Not in a thread: the interpreter lock is held from fork to exec, so one would add
-    # two hops and free nobody.
+def _start(
+    path: str, workspace: Workspace, environment: Mapping[str, str]
+) -> tuple[subprocess.Popen[bytes], int, int, int]:
+    """The program and our ends of its stdin, stdout and stderr."""
+    folder = workspace.folder()
     with ExitStack() as theirs, ExitStack() as ours:
 
         def pipe(*, to_child: bool) -> tuple[int, int]:
@@ -285,8 +294,8 @@ def _start(path: str, folder: str, environment: Mapping[str, str]) -> Child:
             stdout=child_stdout,
             stderr=child_stderr,
             cwd=folder,
-            env=environment,
+            env={**environment, "HEDDLE_WORKSPACE": folder, "PWD": folder},
             start_new_session=True,
         )
         ours.pop_all()
-    return Child(popen, stdin, stdout, stderr)
+    return popen, stdin, stdout, stderr

@@ -3,6 +3,9 @@
 The calls of one node share it: it is their working directory and ``$HEDDLE_WORKSPACE``.
 It is made when the first tool asks for it, so a node whose tools never run costs no
 disk, and removed with everything in it, on cancellation too.
+
+Disks are slow when they are busy: making an empty folder then takes milliseconds. So
+threads do it, and other runs go on.
 """
 
 import contextlib
@@ -10,6 +13,7 @@ import os
 import shutil
 import stat
 import tempfile
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -25,9 +29,11 @@ class Workspace:
 
     def __init__(self) -> None:
         self._path: str | None = None
+        # Calls of one round come at once, and all are to get the same folder.
+        self._making = threading.Lock()
 
     def folder(self) -> str:
-        """The absolute path of the folder, which exists.
+        """The absolute path of the folder, which exists. From a thread: disks are slow.
 
         A call that removed the folder does not spoil it for the next: it is made anew.
 
@@ -35,14 +41,17 @@ class Workspace:
             WorkspaceFailed: No folder can be made.
         """
         try:
-            if self._path is None:
-                # resolved: a tool that compares its cwd with the variable finds them equal
-                self._path = os.path.realpath(tempfile.mkdtemp(prefix=PREFIX))
-            else:
-                os.makedirs(self._path, mode=0o700, exist_ok=True)  # noqa: PTH103
+            with self._making:
+                if self._path is None:
+                    made = tempfile.mkdtemp(prefix=PREFIX)
+                    # Resolved: a tool that compares its cwd with the variable finds
+                    # them equal.
+                    self._path = os.path.realpath(made)
+                else:
+                    os.makedirs(self._path, mode=0o700, exist_ok=True)  # noqa: PTH103
+                return self._path
         except OSError as error:
             raise _no_folder(error) from error
-        return self._path
 
     async def remove(self) -> None:
         """Remove the folder and all that is in it. Never cancelled half-way.
@@ -53,10 +62,6 @@ class Workspace:
         if self._path is None:
             return
         path, self._path = self._path, None
-        # Most tools leave their folder empty: that takes one call and no thread.
-        with contextlib.suppress(OSError):
-            os.rmdir(path)  # noqa: PTH106
-            return
         with trio.CancelScope(shield=True):
             await trio.to_thread.run_sync(remove_tree, path)
 
@@ -73,6 +78,10 @@ async def open_workspace() -> AsyncIterator[Workspace]:
 
 def remove_tree(path: str) -> None:
     """Remove a folder, read-only folders in it included. Does not follow links."""
+    # Most tools leave their folder empty.
+    with contextlib.suppress(OSError):
+        os.rmdir(path)  # noqa: PTH106
+        return
     if os.path.islink(path) or not os.path.isdir(path):  # noqa: PTH112, PTH114
         # The tool put something else in its folder's place.
         with contextlib.suppress(OSError):
