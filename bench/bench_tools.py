@@ -72,7 +72,7 @@ def _run(program: Path) -> Iterator[Answer]:
             mine * 1e3,
             "ms",
             floor=bare * 1e3,
-            limit=1.3,
+            limit=1.5,
             detail={"calls/s": round(1 / mine), "callers": callers},
         )
 
