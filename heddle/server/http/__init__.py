@@ -1,0 +1,59 @@
+"""HTTP/1.1 for any handler: requests in, answers out; knows nothing of flows.
+
+async def handler(request: Request) -> Answer:
+    return Response(200, JSON, await request.read())
+
+server = Server(handler, bind("127.0.0.1", 4319))
+await server.run()
+"""
+
+from heddle.server.http.answers import HandlerMisuse
+from heddle.server.http.connection import Report
+from heddle.server.http.fields import Fields, Headers
+from heddle.server.http.limits import Limits
+from heddle.server.http.listen import (
+    CannotListen,
+    Listener,
+    bind,
+    bind_path,
+    tls_context,
+)
+from heddle.server.http.messages import (
+    JSON,
+    Answer,
+    Handler,
+    HeaderPairs,
+    Request,
+    Response,
+    StreamedResponse,
+    Upgrade,
+    Writer,
+)
+from heddle.server.http.refusals import ERROR_TYPES, Refusal, error_body
+from heddle.server.http.server import Server
+
+__all__ = [
+    "ERROR_TYPES",
+    "JSON",
+    "Answer",
+    "CannotListen",
+    "Fields",
+    "Handler",
+    "HandlerMisuse",
+    "HeaderPairs",
+    "Headers",
+    "Limits",
+    "Listener",
+    "Refusal",
+    "Report",
+    "Request",
+    "Response",
+    "Server",
+    "StreamedResponse",
+    "Upgrade",
+    "Writer",
+    "bind",
+    "bind_path",
+    "error_body",
+    "tls_context",
+]

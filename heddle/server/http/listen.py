@@ -1,0 +1,270 @@
+"""Sockets to listen on: TCP, a path in the file system, and TLS over the former.
+
+bind("127.0.0.1", 4319)            one socket an address of the name
+bind_path("/run/heddle.sock")      replaces what a dead server left there
+"""
+
+import errno
+import os
+import socket
+import stat
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from plugins_host import Fault
+
+if TYPE_CHECKING:
+    import ssl
+
+# Connections that wait to be accepted; the system has the last word (somaxconn).
+_BACKLOG: Final = 1024
+# A client whose machine or network vanished says no good-bye. Its stream may be quiet for
+# long, so the system asks after it: first after a minute, then every 15 seconds, 4 times.
+_KEEP_ALIVE: Final = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
+
+
+class CannotListen(Fault):
+    """The operator asked for an address, a path or a certificate that can't be used."""
+
+
+class Listener:
+    """A socket that accepts; ``tls`` if what it accepts begins with a handshake."""
+
+    __slots__ = ("_identity", "path", "sock", "tls")
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        *,
+        tls: "ssl.SSLContext | None" = None,
+        path: str | None = None,
+    ) -> None:
+        sock.setblocking(False)
+        self.sock = sock
+        self.tls = tls
+        self.path = path
+        self._identity = None if path is None else _identity(path)
+
+    @property
+    def address(self) -> str:
+        """Where clients find it, as a URL or a path."""
+        if self.path is not None:
+            return f"unix:{self.path}"
+        host, port = self.sock.getsockname()[:2]
+        shown = f"[{host}]" if ":" in host else host
+        return f"{'https' if self.tls else 'http'}://{shown}:{port}"
+
+    @property
+    def port(self) -> int:
+        """The port, which the system chose if none was asked for; 0 for a path."""
+        return 0 if self.path is not None else int(self.sock.getsockname()[1])
+
+    def close(self) -> None:
+        """Accept no more, and take the path away if it is still this socket's."""
+        self.sock.close()
+        # Another server may have replaced it by now, and then it is that one's.
+        with suppress(OSError):
+            if self.path is not None and _identity(self.path) == self._identity:
+                Path(self.path).unlink()
+
+
+def _identity(path: str) -> tuple[int, int]:
+    found = os.lstat(path)
+    return found.st_dev, found.st_ino
+
+
+def bind(
+    host: str,
+    port: int,
+    *,
+    reuse_port: bool = False,
+    tls: "ssl.SSLContext | None" = None,
+) -> list[Listener]:
+    """Listen on every address of ``host``.
+
+    Args:
+        host: A name or an address.
+        port: 0 lets the system choose one, the same for all addresses.
+        reuse_port: Share the port with other processes that do the same.
+        tls: As of `tls_context`.
+
+    Raises:
+        CannotListen: The name is unknown, or the port is taken or not permitted.
+    """
+    where = f"{host}:{port}"
+    try:
+        found = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+    except (OSError, UnicodeError) as error:
+        raise CannotListen(
+            f"{host!r} is not an address of this machine",
+            where=where,
+            fix="Name an address like 127.0.0.1, or 0.0.0.0 for all of them.",
+        ) from error
+    listeners: list[Listener] = []
+    try:
+        for family, kind, protocol, _, address in dict.fromkeys(found):
+            if listeners and not port:
+                address = (address[0], listeners[0].port, *address[2:])
+            try:
+                sock = _tcp(family, kind, protocol, address, reuse_port=reuse_port)
+            except OSError as error:
+                # A machine without IPv6 still has names with an IPv6 address.
+                if error.errno in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL) and (
+                    len(found) > 1
+                ):
+                    continue
+                raise _cannot(error, where) from error
+            listeners.append(Listener(sock, tls=tls))
+    except BaseException:
+        for listener in listeners:
+            listener.close()
+        raise
+    if not listeners:
+        raise CannotListen(
+            "no address of that name is one of this machine",
+            where=where,
+            fix="Name an address like 127.0.0.1, or 0.0.0.0 for all of them.",
+        )
+    return listeners
+
+
+def _tcp(
+    family: int, kind: int, protocol: int, address: object, *, reuse_port: bool
+) -> socket.socket:
+    sock = socket.socket(family, kind, protocol)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if reuse_port:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        # Connections inherit these, which saves setting them on each.
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in _KEEP_ALIVE:
+            option = getattr(socket, name, None)
+            if option is not None:
+                sock.setsockopt(socket.IPPROTO_TCP, option, value)
+        sock.bind(address)  # type: ignore[arg-type]
+        sock.listen(_BACKLOG)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def bind_path(path: str, *, mode: int = 0o600) -> Listener:
+    """Listen on a path in the file system.
+
+    Args:
+        path: At most some 100 bytes. A socket that nobody listens on is replaced.
+        mode: Who may connect.
+
+    Raises:
+        CannotListen: Something else is there, or it can't be made.
+    """
+    where = f"socket {path}"
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        try:
+            _bind_path(sock, path, mode)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            _remove_stale(path, where)
+            _bind_path(sock, path, mode)
+        sock.listen(_BACKLOG)
+    except OSError as error:
+        sock.close()
+        raise _cannot(error, where) from error
+    except BaseException:
+        sock.close()
+        raise
+    return Listener(sock, path=path)
+
+
+def _bind_path(sock: socket.socket, path: str, mode: int) -> None:
+    # Between bind and chmod nobody else may connect.
+    before = os.umask(0o777 & ~mode)
+    try:
+        sock.bind(path)
+    finally:
+        os.umask(before)
+
+
+def _remove_stale(path: str, where: str) -> None:
+    if not stat.S_ISSOCK(os.lstat(path).st_mode):
+        raise CannotListen(
+            "there is a file of that name", where=where, fix="Name another path."
+        )
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            Path(path).unlink()
+            return
+    raise CannotListen(
+        "another server listens there", where=where, fix="Stop it, or name another path."
+    )
+
+
+def _cannot(error: OSError, where: str) -> CannotListen:
+    match error.errno:
+        case errno.EADDRINUSE:
+            return CannotListen(
+                "the port is in use",
+                where=where,
+                fix="Stop who uses it, or choose another with --port.",
+            )
+        case errno.EACCES | errno.EPERM:
+            return CannotListen(
+                "not permitted", where=where, fix="Choose a port above 1023, or a path "
+                "in a folder that this user may write."
+            )  # fmt: skip
+        case _:
+            return CannotListen(error.strerror or str(error), where=where)
+
+
+def tls_context(certificate: str, key: str | None = None) -> "ssl.SSLContext":
+    """A server's TLS: version 1.2 and up, HTTP/1.1.
+
+    Args:
+        certificate: A PEM file with the certificate and its chain.
+        key: A PEM file with the private key, if that is in a file of its own.
+
+    Raises:
+        CannotListen: They can't be read, or do not belong together.
+    """
+    import ssl
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    for name in (certificate, key):
+        if name is not None and not os.access(name, os.R_OK):
+            raise CannotListen("there is no readable file", where=name)
+
+    def no_password() -> str:
+        raise CannotListen(
+            "the key is encrypted",
+            where=key or certificate,
+            fix="Give the server a key without a passphrase.",
+        )
+
+    try:
+        context.load_cert_chain(certificate, key, no_password)
+    except ssl.SSLError as error:
+        raise CannotListen(
+            f"no certificate and key that belong together ({error.reason or error})",
+            where=f"{certificate}{', ' + key if key else ''}",
+            fix="Name PEM files with --tls-cert and --tls-key.",
+        ) from error
+    return context
+
+
+SHARES_PORTS: Final = sys.platform == "linux"
+"""Whether processes that share a port get each their part of the connections."""

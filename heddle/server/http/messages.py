@@ -1,0 +1,156 @@
+"""What a handler is given and what it answers.
+
+    async def handler(request: Request) -> Answer:
+        body = await request.read()
+        return Response(200, JSON, body)
+
+    Response          all of it at once
+    StreamedResponse  a head, and a function that writes the body piece by piece
+    Upgrade           the connection itself, for another protocol
+
+The front writes Date, Server, Connection, Content-Length and Transfer-Encoding; a
+handler that names one of them is a bug of ours, and so is a header with a line end in it.
+"""
+
+from collections.abc import Awaitable, Callable
+from itertools import count
+from os import urandom
+from typing import Final, Protocol, TypeAlias
+
+from msgspec import Struct
+from trio.abc import Stream
+
+from heddle.server.http.body import Body
+from heddle.server.http.fields import Fields, Headers
+from heddle.server.http.head import Head
+
+HeaderPairs: TypeAlias = tuple[tuple[str, str], ...]
+
+JSON: Final[HeaderPairs] = (("Content-Type", "application/json"),)
+
+# Ids that clients send are written to logs and events as they are.
+_LONGEST_ID: Final = 128
+_ID_CHARACTERS: Final = frozenset(
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:/+=@"
+)
+_boot: Final = urandom(6).hex()
+_numbers: Final = count(1)
+
+
+class Request:
+    """A request whose head has arrived. Its body is read on demand."""
+
+    __slots__ = ("_id", "body", "client", "head", "headers")
+
+    def __init__(self, head: Head, body: Body, client: str) -> None:
+        self.head = head
+        self.headers = Headers(head.pairs, head.by_name)
+        self.body = body
+        self.client = client
+        self._id = ""
+
+    @property
+    def method(self) -> str:
+        """The method, as it was sent."""
+        return self.head.method
+
+    @property
+    def path(self) -> str:
+        """The path, decoded once; ``*`` for OPTIONS about the whole server."""
+        return self.head.target.path
+
+    @property
+    def query(self) -> Fields:
+        """The parameters after the ``?``, decoded."""
+        return self.head.target.query
+
+    @property
+    def upgrade(self) -> str | None:
+        """The protocol that the client would rather speak; None if an `Upgrade` is no
+        possible answer."""
+        return self.head.upgrade
+
+    @property
+    def id(self) -> str:
+        """The client's ``X-Request-ID`` if that is a plain word, else one of our own."""
+        if not self._id:
+            given = self.headers.get("x-request-id")
+            if given and len(given) <= _LONGEST_ID and _ID_CHARACTERS.issuperset(given):
+                self._id = given
+            else:
+                self._id = f"{_boot}-{next(_numbers)}"
+        return self._id
+
+    async def read(self, limit: int | None = None) -> bytes:
+        """The whole body.
+
+        Args:
+            limit: Bytes, where fewer are wanted than the front admits.
+
+        Raises:
+            Refusal: 413 when it is longer, 400 when it is malformed. Let it pass.
+        """
+        return await self.body.read(limit)
+
+    def __repr__(self) -> str:
+        return f"<Request {self.method} {self.path} from {self.client}>"
+
+
+class Response(Struct, frozen=True):
+    """An answer that is there as a whole.
+
+    ``close`` ends the connection after it. What HEAD, 204 and 304 must not send is left
+    out by the front.
+    """
+
+    status: int
+    headers: HeaderPairs = ()
+    body: bytes = b""
+    close: bool = False
+
+
+class Writer(Protocol):
+    """The writing side of a streamed answer."""
+
+    async def write(self, data: bytes) -> None:
+        """Send ``data``; back when the system has taken it.
+
+        Everything that is waiting belongs into one call. A client that is gone ends the
+        writer by cancelling it, and so does one that takes nothing for too long.
+        """
+        ...
+
+
+class StreamedResponse(Struct, frozen=True):
+    """An answer whose body is written while it comes to be.
+
+    Args:
+        status: 200 and above, of those that have a body.
+        headers: As of `Response`.
+        write: Writes the body; when it returns the answer is complete. When it raises,
+            the connection is cut, so that the client doesn't take the half for the whole.
+            Not called for HEAD.
+        head_first: Send the head before ``write`` is called. Without it the head travels
+            with what is written first, which saves a system call and keeps the client
+            waiting for both.
+    """
+
+    status: int
+    headers: HeaderPairs
+    write: Callable[[Writer], Awaitable[None]]
+    head_first: bool = True
+
+
+class Upgrade(Struct, frozen=True):
+    """The connection, for a protocol that is not HTTP. No head is sent.
+
+    Args:
+        run: Is given the stream, which replays the request's head and whatever followed
+            it; the connection is closed when it returns.
+    """
+
+    run: Callable[[Stream], Awaitable[None]]
+
+
+Answer: TypeAlias = Response | StreamedResponse | Upgrade
+Handler: TypeAlias = Callable[[Request], Awaitable[Answer]]

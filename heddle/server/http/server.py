@@ -1,0 +1,196 @@
+"""The server: accepts, bounds how many there are, and ends in an orderly way.
+
+server = Server(handler, bind("127.0.0.1", 4319))
+nursery.start_soon(server.run)
+…
+server.end_keep_alive()       every answer from now on is its connection's last
+server.stop(grace=30)         accept no more; what is open has 30 seconds; `run` returns
+"""
+
+import errno
+import socket
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import trio
+from trio.abc import Stream
+
+from heddle.server.http.answers import Encoder
+from heddle.server.http.connection import Connection, Phase, Report
+from heddle.server.http.deadlines import Deadlines
+from heddle.server.http.hangups import Hangups
+from heddle.server.http.limits import Limits
+from heddle.server.http.listen import Listener
+from heddle.server.http.messages import Handler, Request
+from heddle.server.http.refusals import Refusal
+from heddle.server.http.wire import SocketWire, StreamWire, Wire
+
+if TYPE_CHECKING:
+    import ssl
+
+# Accepted in a row before those who are connected get their turn.
+_ACCEPTED_IN_A_ROW: Final = 64
+# What accept says when the machine has run out of something. It passes, and trying at
+# once would be a busy loop.
+_SHORTAGES: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
+_FIRST_PAUSE: Final = 0.05
+_LONGEST_PAUSE: Final = 1.0
+# Idle connections that make room at once: looking for them means looking at all.
+_EVICTED: Final = 1 / 64
+
+
+class _Silence:
+    """A report that nobody reads."""
+
+    def refused(self, refusal: Refusal, client: str) -> None: ...
+
+    def crashed(self, request: Request | None, error: Exception) -> None: ...
+
+    def accept_failed(self, error: OSError) -> None: ...
+
+
+class Server:
+    """An HTTP/1.1 server for one handler."""
+
+    def __init__(
+        self,
+        handler: Handler,
+        listeners: Sequence[Listener] = (),
+        *,
+        limits: Limits | None = None,
+        report: Report | None = None,
+    ) -> None:
+        self.handler = handler
+        self.limits = Limits() if limits is None else limits
+        self.report: Report = _Silence() if report is None else report
+        self.encoder = Encoder()
+        self.hangups = Hangups()
+        self.closing = False
+        self._listeners = listeners
+        self._connections: set[Connection] = set()
+        self._deadlines = Deadlines(self._connections)
+        self._room = trio.Event()
+        self._accepting = trio.CancelScope()
+        self._ended = trio.Event()
+        self._life = trio.CancelScope()
+
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        return len(self._connections)
+
+    async def run(
+        self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Serve until `stop`, and close the listeners. Started when they accept."""
+        try:
+            async with trio.open_nursery() as watching:
+                watching.start_soon(self.hangups.run)
+                watching.start_soon(self._deadlines.run)
+                with self._life:
+                    async with trio.open_nursery() as clients:
+                        with self._accepting:
+                            async with trio.open_nursery() as accepting:
+                                for listener in self._listeners:
+                                    accepting.start_soon(self._accept, listener, clients)
+                                task_status.started()
+                                await trio.sleep_forever()
+                        self._close_listeners()
+                watching.cancel_scope.cancel()
+        finally:
+            self._close_listeners()
+            self.hangups.close()
+
+    def end_keep_alive(self) -> None:
+        """Every answer from now on closes its connection; new ones are still accepted."""
+        self.closing = True
+
+    def stop(self, *, grace: float) -> None:
+        """Accept no more, let go who is idle, and cut off who isn't done in time.
+
+        Args:
+            grace: Seconds for what is open. Calling again with less shortens it.
+        """
+        self.closing = True
+        self._accepting.cancel()
+        self._life.deadline = min(self._life.deadline, trio.current_time() + grace)
+        for connection in self._connections:
+            connection.close_if_idle()
+
+    async def serve_stream(self, stream: Stream, client: str = "") -> None:
+        """Serve one client whose connection is already there."""
+        await self._serve(StreamWire(stream, self._deadlines, self.limits), client)
+
+    def _close_listeners(self) -> None:
+        for listener in self._listeners:
+            listener.close()
+
+    async def _accept(self, listener: Listener, clients: trio.Nursery) -> None:
+        pause = _FIRST_PAUSE
+        in_a_row = 0
+        while True:
+            while len(self._connections) >= self.limits.connections:
+                if not self._make_room():
+                    self._room = trio.Event()
+                    await self._room.wait()
+                else:
+                    await trio.lowlevel.checkpoint()
+            try:
+                sock, address = listener.sock.accept()
+            except BlockingIOError:
+                in_a_row = 0
+                await trio.lowlevel.wait_readable(listener.sock)
+                continue
+            except OSError as error:
+                if error.errno in _SHORTAGES:
+                    self.report.accept_failed(error)
+                    self._make_room()
+                    await trio.sleep(pause)
+                    pause = min(_LONGEST_PAUSE, pause * 2)
+                else:
+                    # The client is gone already, or a firewall took it away.
+                    await trio.lowlevel.checkpoint()
+                continue
+            pause = _FIRST_PAUSE
+            wire = self._wire(sock, listener.tls)
+            clients.start_soon(self._serve, wire, _name(address))
+            in_a_row += 1
+            if in_a_row >= _ACCEPTED_IN_A_ROW:
+                in_a_row = 0
+                await trio.lowlevel.checkpoint()
+
+    def _wire(self, sock: socket.socket, tls: "ssl.SSLContext | None") -> Wire:
+        sock.setblocking(False)
+        if tls is None:
+            return SocketWire(sock, self._deadlines, self.limits)
+        stream = trio.SSLStream(
+            trio.SocketStream(trio.socket.from_stdlib_socket(sock)),
+            tls,
+            server_side=True,
+            https_compatible=True,
+        )
+        return StreamWire(stream, self._deadlines, self.limits, number=sock.fileno())
+
+    async def _serve(self, wire: Wire, client: str) -> None:
+        connection = Connection(wire, self, client)
+        self._connections.add(connection)
+        try:
+            await connection.run()
+        finally:
+            self._connections.discard(connection)
+            self._room.set()
+
+    def _make_room(self) -> bool:
+        """Close those that have been idle longest; whether there were any."""
+        idle = [one for one in self._connections if one.phase is Phase.IDLE]
+        idle.sort(key=lambda one: one.since)
+        wanted = max(1, int(len(self._connections) * _EVICTED))
+        return sum(one.close_if_idle() for one in idle[:wanted]) > 0
+
+
+def _name(address: object) -> str:
+    """A client's address as text; nothing for one on this machine without any."""
+    if not isinstance(address, tuple):
+        return ""
+    host, port = address[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

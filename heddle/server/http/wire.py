@@ -1,0 +1,259 @@
+"""Ways for bytes to and from one client: a socket, or any stream of trio's, as for TLS.
+
+A socket is tried first and waited for second: most writes fit. How long it has been
+waited is written on the wire, for `Deadlines` to see.
+"""
+
+import socket
+import struct
+from contextlib import suppress
+from math import inf
+from typing import Final
+
+import trio
+from trio.abc import HalfCloseableStream, Stream
+
+from heddle.server.http.deadlines import Deadlines
+from heddle.server.http.limits import Limits
+
+# One read: a request with a body of ordinary size in one go.
+READ: Final = 64 * 1024
+# What is written that found the socket ready so many times in a row lets others go first.
+_IN_A_ROW: Final = 16
+# Close by resetting: what the client has not taken by now it will not get.
+_ABORT: Final = struct.pack("ii", 1, 0)
+
+
+class Gone(Exception):
+    """The client has broken the connection."""
+
+
+class Wire:
+    """What both kinds share: the deadlines of their waits."""
+
+    __slots__ = ("_deadlines", "_limits", "_writes", "read_until", "write_until")
+
+    def __init__(self, deadlines: Deadlines, limits: Limits) -> None:
+        self._deadlines = deadlines
+        self._limits = limits
+        self._writes = 0
+        self.read_until = inf
+        self.write_until = inf
+
+    def wait_to_read(self, until: float) -> None:
+        """Mark the wait that begins as one to be ended at ``until``."""
+        self.read_until = until
+        if until < self._deadlines.wakes_at:
+            self._deadlines.sooner(until)
+
+    def wait_to_write(self, until: float) -> None:
+        """The same for a write."""
+        self.write_until = until
+        if until < self._deadlines.wakes_at:
+            self._deadlines.sooner(until)
+
+    @property
+    def socket_number(self) -> int | None:
+        """The number of the socket, if there is one."""
+        raise NotImplementedError
+
+    async def receive(self, until: float) -> bytes:
+        """Some bytes, none at the end; always a schedule point.
+
+        Args:
+            until: When the wait has lasted too long.
+
+        Raises:
+            Gone: The connection was reset.
+        """
+        raise NotImplementedError
+
+    async def send(self, data: bytes) -> None:
+        """Send all of ``data``; `Gone` when the client is."""
+        raise NotImplementedError
+
+    async def end_sending(self) -> None:
+        """Say that nothing more will come, while what the client sends is still read."""
+        raise NotImplementedError
+
+    def quiet(self) -> bool:
+        """Whether nothing of a request is known to have arrived unread."""
+        raise NotImplementedError
+
+    async def prepare(self, until: float) -> None:
+        """What comes before the first byte; `Gone` when it fails."""
+
+    async def abort(self) -> None:
+        """Close at once, so that the client sees a broken connection."""
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        """Close as a protocol asks for; what was sent still arrives."""
+        raise NotImplementedError
+
+
+class SocketWire(Wire):
+    """A wire on a raw non-blocking socket."""
+
+    __slots__ = ("_socket",)
+
+    def __init__(self, sock: socket.socket, deadlines: Deadlines, limits: Limits) -> None:
+        super().__init__(deadlines, limits)
+        self._socket = sock
+
+    @property
+    def socket_number(self) -> int | None:
+        return self._socket.fileno()
+
+    async def receive(self, until: float) -> bytes:
+        sock = self._socket
+        self.read_until = until
+        if until < self._deadlines.wakes_at:
+            self._deadlines.sooner(until)
+        try:
+            while True:
+                # A client has rarely sent the next thing by the time it is asked for, so
+                # the wait comes first.
+                await trio.lowlevel.wait_readable(sock)
+                try:
+                    data = sock.recv(READ)
+                except BlockingIOError:
+                    continue
+                self._writes = 0
+                return data
+        except (OSError, trio.ClosedResourceError) as error:
+            raise Gone from error
+        finally:
+            self.read_until = inf
+
+    async def send(self, data: bytes) -> None:
+        try:
+            sent = self._socket.send(data)
+        except BlockingIOError:
+            sent = 0
+        except OSError as error:
+            raise Gone from error
+        if sent < len(data):
+            await self._send_rest(memoryview(data)[sent:])
+        else:
+            self._writes += 1
+            if self._writes >= _IN_A_ROW:
+                self._writes = 0
+                await trio.lowlevel.checkpoint()
+
+    async def _send_rest(self, rest: memoryview) -> None:
+        until = trio.current_time() + self._limits.write_timeout
+        try:
+            while rest:
+                self.wait_to_write(until)
+                await trio.lowlevel.wait_writable(self._socket)
+                try:
+                    sent = self._socket.send(rest)
+                except BlockingIOError:
+                    continue
+                until += sent / self._limits.transfer_rate
+                rest = rest[sent:]
+        except (OSError, trio.ClosedResourceError) as error:
+            raise Gone from error
+        finally:
+            self.write_until = inf
+
+    async def end_sending(self) -> None:
+        try:
+            self._socket.shutdown(socket.SHUT_WR)
+        except OSError as error:
+            raise Gone from error
+
+    def quiet(self) -> bool:
+        try:
+            return not self._socket.recv(1, socket.MSG_PEEK)
+        except OSError:
+            return True
+
+    async def abort(self) -> None:
+        if self._socket.fileno() < 0:
+            return
+        with suppress(OSError):
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABORT)
+        self._close()
+
+    async def close(self) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        if self._socket.fileno() >= 0:
+            trio.lowlevel.notify_closing(self._socket)
+            self._socket.close()
+
+
+class StreamWire(Wire):
+    """A wire on a stream: of TLS, or of a test."""
+
+    __slots__ = ("_number", "_stream")
+
+    def __init__(
+        self,
+        stream: Stream,
+        deadlines: Deadlines,
+        limits: Limits,
+        *,
+        number: int | None = None,
+    ) -> None:
+        super().__init__(deadlines, limits)
+        self._stream = stream
+        self._number = number
+
+    @property
+    def socket_number(self) -> int | None:
+        return self._number
+
+    async def receive(self, until: float) -> bytes:
+        self.wait_to_read(until)
+        try:
+            data = bytes(await self._stream.receive_some(READ))
+            self._writes = 0
+            return data
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            raise Gone from error
+        finally:
+            self.read_until = inf
+
+    async def send(self, data: bytes) -> None:
+        until = trio.current_time() + self._limits.write_timeout
+        try:
+            for at in range(0, len(data), READ):
+                self.wait_to_write(until)
+                piece = memoryview(data)[at : at + READ] if len(data) > READ else data
+                await self._stream.send_all(piece)
+                until += len(piece) / self._limits.transfer_rate
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            raise Gone from error
+        finally:
+            self.write_until = inf
+
+    async def end_sending(self) -> None:
+        if isinstance(self._stream, HalfCloseableStream):
+            try:
+                await self._stream.send_eof()
+            except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+                raise Gone from error
+
+    def quiet(self) -> bool:
+        return True
+
+    async def prepare(self, until: float) -> None:
+        if isinstance(self._stream, trio.SSLStream):
+            self.wait_to_read(until)
+            try:
+                await self._stream.do_handshake()
+            except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+                raise Gone from error
+            finally:
+                self.read_until = inf
+
+    async def abort(self) -> None:
+        await trio.aclose_forcefully(self._stream)
+
+    async def close(self) -> None:
+        with trio.move_on_after(self._limits.linger_timeout):
+            await self._stream.aclose()
