@@ -30,6 +30,7 @@ from heddle.spec import (
     EndNode,
     Flow,
     Problem,
+    Property,
     StartNode,
     is_subtype,
 )
@@ -93,7 +94,8 @@ def compile_graph(document: Document, *, name: str = "document") -> Graph:
             [
                 Problem(
                     "$.component_type",
-                    f"the document is a {flow.component_type}, and what runs is a Flow",
+                    f"the document is of type {flow.component_type}, and what runs is a "
+                    "Flow",
                     "Put it into an AgentNode of a Flow.",
                 )
             ],
@@ -165,8 +167,8 @@ class _Compiler:
             runs = ", ".join(sorted(each.__name__ for each in SHAPES))
             self._problem(
                 node,
-                f"node {node.name!r} is a {node.component_type}, which this version of "
-                "heddle reads and does not run yet",
+                f"node {node.name!r} is of type {node.component_type}, which this version "
+                "of heddle reads and does not run yet",
                 f"Node types that run: {runs}.",
                 ".component_type",
             )
@@ -406,14 +408,25 @@ class _Compiler:
             if output.has_default:
                 continue
             for node, shape in zip(self.flow.nodes, self.shapes, strict=True):
-                lacks = shape.takes is not None and output.title not in shape.takes
-                if isinstance(node, EndNode) and lacks:
-                    self._problem(
-                        node,
-                        f"the flow declares output {output.title!r}, and EndNode "
-                        f"{node.name!r} does not return it",
-                        "Add it to the EndNode, or give the flow's output a default.",
-                    )
+                if isinstance(node, EndNode):
+                    self._check_result(output, node, shape)
+
+    def _check_result(self, output: Property, end: EndNode, shape: Shape) -> None:
+        returned = next((p for p in shape.inputs if p.title == output.title), None)
+        if returned is not None and not is_subtype(returned.schema, output.schema):
+            self._problem(
+                end,
+                f"the flow declares output {output.title!r} as {type_text(output.schema)}, "
+                f"and EndNode {end.name!r} returns it as {type_text(returned.schema)}",
+                "Declare the same type in both places.",
+            )
+        elif shape.takes is not None and output.title not in shape.takes:
+            self._problem(
+                end,
+                f"the flow declares output {output.title!r}, and EndNode {end.name!r} does "
+                "not return it",
+                "Add it to the EndNode, or give the flow's output a default.",
+            )
 
 
 def type_text(schema: Mapping[str, Any]) -> str:

@@ -106,8 +106,8 @@ def _unsupported_in_agent(agent: Agent, document: Document) -> Iterator[Problem]
 def _not_yet(document: Document, component: Component, kind: str, known: str) -> Problem:
     return Problem(
         f"{document.path_of(component)}.component_type",
-        f"{component.name!r} is a {component.component_type}, which this version of heddle "
-        "reads and does not run yet",
+        f"{component.name!r} is of type {component.component_type}, which this version of "
+        "heddle reads and does not run yet",
         f"What runs as {kind}: {known}.",
     )
 

@@ -6,7 +6,7 @@ to the declared type; a default where there is nothing. Pure functions over data
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from msgspec import UNSET
 
@@ -89,7 +89,7 @@ def _converted(feed: Feed, value: Any) -> Any:
         return convert(value, feed.schema)
     except TypeConversionError as error:
         raise InputMismatch(
-            f"input {feed.name!r}: {error.what}",
+            f"input {inside(feed.name, error.path)}: {error.what}",
             fix="Connect it to a value of that type.",
         ) from error
 
@@ -123,7 +123,7 @@ def check_inputs(declared: Properties, given: State) -> State:
     for each in declared:
         if each.title in filled:
             faults = check(filled[each.title], each.schema)
-            wrong += (f"{each.title!r}{path}: {text}" for path, text in faults)
+            wrong += (f"{inside(each.title, path)}: {text}" for path, text in faults)
         elif each.has_default:
             filled[each.title] = each.default
         else:
@@ -179,10 +179,22 @@ def output_value(declared: Property, value: Any, *, of: str) -> Any:
         value = convert(value, declared.schema)
     except TypeConversionError as error:
         raise OutputMismatch(
-            f"{of} gave {declared.title!r} as something else than declared: {error.what}"
+            f"{of} gave {inside(declared.title, error.path)} as something else than "
+            f"declared: {error.what}",
+            fix=RIGHT_TYPE,
         ) from error
     faults = check(value, declared.schema)
     if faults:
         path, text = faults[0]
-        raise OutputMismatch(f"{of} gave a wrong {declared.title!r}{path}: {text}")
+        raise OutputMismatch(
+            f"{of} gave a wrong {inside(declared.title, path)}: {text}", fix=RIGHT_TYPE
+        )
     return value
+
+
+RIGHT_TYPE: Final = "Correct what it gives, or the type that the output declares."
+
+
+def inside(name: str, path: str) -> str:
+    """A place in a value, as a person reads it: ``'hits'``, ``'hits'[2].url``."""
+    return f"{name!r}{path.removeprefix('$')}"

@@ -15,6 +15,7 @@ from msgspec import Struct
 from heddle.engine.decisions import Refusal, Substitute
 from heddle.engine.faults import EngineFault, NodeFault, RunFailed, describe
 from heddle.engine.shapes import Properties
+from heddle.engine.state import inside
 from heddle.engine.work import NodeContext
 from heddle.events import ToolCalled, ToolReturned
 from heddle.spec import Tool, check
@@ -153,7 +154,7 @@ def argument_faults(tool: Tool, arguments: Mapping[str, Any]) -> list[str]:
     for each in tool.inputs or ():
         if each.title in arguments:
             found = check(arguments[each.title], each.schema)
-            faults += [f"{each.title!r}{path}: {text}" for path, text in found]
+            faults += [f"{inside(each.title, path)}: {text}" for path, text in found]
         elif not each.has_default:
             faults.append(f"{each.title!r} is missing")
     return faults
@@ -296,8 +297,11 @@ def _unfit(tool: Tool, arguments: Mapping[str, Any]) -> Fault | None:
             f"the arguments do not fit tool {tool.name!r}: {'; '.join(faults)}",
             fix="Call again with arguments of the declared types.",
         )
-    if tool.requires_confirmation:
-        return ToolCallRefused(
-            f"tool {tool.name!r} needs a person's confirmation, and there is nobody to ask"
-        )
-    return None
+    return unconfirmed(tool.name) if tool.requires_confirmation else None
+
+
+def unconfirmed(tool: str) -> ToolCallRefused:
+    """Why a tool does not run that a person would have to agree to."""
+    return ToolCallRefused(
+        f"tool {tool!r} needs a person's confirmation, and there is nobody to ask"
+    )

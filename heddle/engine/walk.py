@@ -12,7 +12,6 @@ from msgspec import Struct
 
 from heddle.engine.faults import LimitReached, NoWayOn
 from heddle.engine.graph import GraphNode
-from plugins_host.faults import one_of
 
 MAX_RETRY_DELAY_MS: Final = 30_000
 """No policy can make a run wait longer between two attempts."""
@@ -85,7 +84,7 @@ def next_step(
         raise NoWayOn(
             f"the node chose branch {branch!r}, which no edge carries",
             where=where,
-            fix=one_of(branch, sorted(node.branches)),
+            fix=f'Add a ControlFlowEdge with "from_branch": "{branch}".',
         )
     return Visit(target)
 

@@ -13,7 +13,7 @@ from heddle.engine.shapes import (
 from heddle.engine.state import State, check_inputs, declared_outputs
 from heddle.engine.work import Pure, Result
 from heddle.spec import BranchingNode, EndNode, StartNode, as_text
-from plugins_host.faults import one_of
+from plugins_host.faults import nearest
 
 
 def start(node: GraphNode, graph: Graph) -> Pure:
@@ -57,6 +57,11 @@ def _with_defaults(declared: Properties, graph: Graph) -> Properties:
     )
 
 
+def _meant(key: str, given: State) -> str:
+    guess = nearest(key, given)
+    return f"Did you mean {guess!r}?" if guess else ""
+
+
 def branch(node: GraphNode, graph: Graph) -> Pure:
     """Choose by the text of one input: 5 and true match "5" and "true"."""
     component = cast("BranchingNode", node.component)
@@ -68,7 +73,8 @@ def branch(node: GraphNode, graph: Graph) -> Pure:
         if key not in given:
             raise InputMissing(
                 f"there is nothing to branch by: the state has no {key!r}",
-                fix=one_of(key, given),
+                fix=_meant(key, given)
+                or f"Connect {key!r} with a data edge, or give it a default.",
             )
         return Result({}, mapping.get(as_text(given[key]), default))
 

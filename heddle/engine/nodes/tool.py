@@ -7,17 +7,24 @@ from heddle.engine.faults import OutputMismatch
 from heddle.engine.graph import Graph, GraphNode
 from heddle.engine.shapes import Properties
 from heddle.engine.state import State, declared_outputs, output_value
+from heddle.engine.tool_calls import unconfirmed
 from heddle.engine.work import NodeContext, Result, Waiting
-from heddle.spec import ToolNode
+from heddle.spec import Tool, ToolNode
 
 
 def tool(node: GraphNode, graph: Graph) -> Waiting:
-    """Run the tool with its declared inputs; with the whole state when it declares none."""
+    """Run the tool with its declared inputs; with the whole state when it declares none.
+
+    One that wants a person's confirmation is not run, for there is nobody to ask.
+    """
     component = cast("ToolNode", node.component)
     name = component.tool.name
+    asks_first = isinstance(component.tool, Tool) and component.tool.requires_confirmation
     inputs = [each.title for each in node.shape.inputs]
 
     async def execute(given: State, context: NodeContext) -> Result:
+        if asks_first:
+            raise unconfirmed(name)
         arguments = {key: given[key] for key in inputs if key in given} if inputs else given
         tools = context.services.tools
         async with tools.workspace() as workspace:

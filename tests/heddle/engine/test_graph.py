@@ -134,6 +134,15 @@ CASES: dict[str, tuple[Callable[[], Plain], str]] = {
         "'start' gives 'n' as string, which cannot become the integer that input 'n' of "
         "'end' declares",
     ),
+    "an end of another type than the flow": (
+        lambda: chain(
+            start(),
+            end(outputs=[prop("n", "string")]),
+            outputs=[prop("n", "integer")],
+        ),
+        "the flow declares output 'n' as integer, and EndNode 'end' returns it as string. "
+        "Declare the same type in both places.",
+    ),
     "a reserved name": (
         lambda: chain(start(), end(outputs=[prop("_secret")])),
         "node 'end' declares '_secret', and names that begin with '_' are reserved",
@@ -144,11 +153,13 @@ CASES: dict[str, tuple[Callable[[], Plain], str]] = {
     ),
     "a node type that does not run yet": (
         lambda: chain(start(), component("OutputMessageNode", "say", message="hi"), end()),
-        "is a OutputMessageNode, which this version of heddle reads and does not run yet",
+        "is of type OutputMessageNode, which this version of heddle reads and does not run "
+        "yet",
     ),
     "a tool type that does not run yet": (
         lambda: chain(start(), tool("ask", uses=component("ClientTool", "client")), end()),
-        "'client' is a ClientTool, which this version of heddle reads and does not run yet",
+        "'client' is of type ClientTool, which this version of heddle reads and does not run "
+        "yet",
     ),
     "two tools of one name": (
         lambda: chain(

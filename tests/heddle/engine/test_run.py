@@ -39,6 +39,7 @@ from tests.support.flows import (
     llm,
     model,
     prop,
+    server_tool,
     start,
     tool,
 )
@@ -326,7 +327,7 @@ async def test_an_unmapped_value_without_a_branch_for_it_ends_the_run() -> None:
         await run_document(plain, {"branching_mapping_key": "2"})
     assert str(caught.value) == (
         "node 'pick' (BranchingNode): the node chose branch 'default', which no edge "
-        "carries. Choose from: one."
+        'carries. Add a ControlFlowEdge with "from_branch": "default".'
     )
 
 
@@ -416,6 +417,37 @@ async def test_a_tool_that_returns_something_else_fails_its_node(
             chain(start(), tool("t", outputs=declared), end()),
             tools={"t": lambda **g: found},
         )
+
+
+async def test_a_wrong_value_is_told_with_its_place_in_the_output() -> None:
+    rows = prop(
+        "rows", "array", items={"type": "object", "properties": {"n": {"type": "integer"}}}
+    )
+    with pytest.raises(NodeFailed) as caught:
+        await run_document(
+            chain(start(), tool("t", outputs=[rows, prop("o", default="")]), end()),
+            tools={"t": lambda **g: {"rows": [{"n": 1}, {"n": "x"}]}},
+        )
+    assert str(caught.value) == (
+        "node 't' (ToolNode): tool 't' gave 'rows'[1].n as something else than declared: "
+        "'x' can't become an integer. Correct what it gives, or the type that the output "
+        "declares."
+    )
+
+
+async def test_a_tool_that_needs_confirmation_is_not_run() -> None:
+    ran: list[str] = []
+    uses = server_tool("wipe", requires_confirmation=True)
+    with pytest.raises(NodeFailed) as caught:
+        await run_document(
+            chain(start(), tool("t", uses=uses), end()),
+            tools={"wipe": lambda **g: ran.append("wipe") or {}},
+        )
+    assert str(caught.value) == (
+        "node 't' (ToolNode): tool 'wipe' needs a person's confirmation, and there is "
+        "nobody to ask"
+    )
+    assert ran == []
 
 
 async def test_a_failing_tool_fails_the_run_under_the_nodes_name() -> None:
