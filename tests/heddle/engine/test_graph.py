@@ -158,8 +158,8 @@ CASES: dict[str, tuple[Callable[[], Plain], str]] = {
     ),
     "a tool type that does not run yet": (
         lambda: chain(start(), tool("ask", uses=component("ClientTool", "client")), end()),
-        "'client' is of type ClientTool, which this version of heddle reads and does not run "
-        "yet",
+        "'client' is of type ClientTool, which this version of heddle reads and does not "
+        "run yet",
     ),
     "two tools of one name": (
         lambda: chain(
