@@ -29,7 +29,7 @@ from heddle.models.endpoint import Origin
 from plugins_host.conversation import Message, ModelRequest
 
 TASKS: Final = 32
-CALLS: Final = 200
+CALLS: Final = 100
 TEXT: Final = "The quick brown fox jumps over the lazy dog. "
 
 WHOLE: Final = msgspec.json.encode(

@@ -155,6 +155,7 @@ class ModelClient:
         for pool in self._pools.values():
             pool.retire()
         self._connector.close()
+        self.watch.close()
         await trio.lowlevel.checkpoint()
 
     async def chat(
@@ -298,7 +299,7 @@ class _Call:
             case ConnectionBroken() if self._overdue:
                 return self._timed_out()
             case ConnectionBroken():
-                begun = self._connection is not None and self._connection.received
+                begun = self._connection is not None and bool(self._connection.size)
                 point = "in the middle of the answer" if begun else "before an answer"
                 return ModelUnreachable(f"{error} {point}", where=where, retryable=True)
             case ProviderComplaint():
@@ -328,13 +329,16 @@ class _Call:
 
     def _until(self, seconds: float, waiting_for: str) -> float:
         """When ``seconds`` from now are over, but not beyond the limit of the call."""
-        self._overdue = False
-        deadline = trio.current_time() + seconds
+        now = trio.current_time()
+        deadline = now + seconds
         if deadline > self._limit:
             deadline, seconds = self._limit, self._endpoint.timeout or 0
             waiting_for = _END
+        self._overdue = False
         self._seconds = seconds
         self._waiting_for = waiting_for
+        if now > deadline:
+            raise self._timed_out()
         return deadline
 
     def _wait(self, seconds: float, waiting_for: str) -> None:
@@ -403,7 +407,7 @@ class _Call:
     async def _refused(self, connection: Connection) -> ModelError:
         # Of an error that comes slowly or breaks off, what is there counts.
         with suppress(ConnectionBroken, BadHttp):
-            while not connection.complete and connection.body_size < _MAX_ERROR_BODY:
+            while not connection.complete and connection.size < _MAX_ERROR_BODY:
                 self._wait(self._client.timeouts.silence, _NEXT)
                 await connection.advance()
         return refusal(
@@ -418,7 +422,7 @@ class _Call:
     async def _rest(self, connection: Connection) -> None:
         """Read the body to its end."""
         while not connection.complete:
-            if connection.body_size > MAX_BODY:
+            if connection.size > MAX_BODY:
                 raise BadHttp(_TOO_LARGE)
             self._wait(self._client.timeouts.silence, _NEXT)
             await connection.advance()
@@ -434,7 +438,7 @@ class _Call:
                     on_text(piece)
                 if stream.done or connection.complete:
                     break
-                if connection.body_size > MAX_BODY:
+                if connection.size > MAX_BODY:
                     raise BadHttp(_TOO_LARGE)
                 if stream.finished:
                     self._wait(min(silence, _USAGE_PATIENCE), _USAGE)
@@ -452,9 +456,9 @@ class _Call:
                 raise
         response = stream.response()
         if not connection.complete:
+            self._wait(_END_PATIENCE, _NEXT)
             with suppress(ConnectionBroken, BadHttp):
-                while not connection.complete:
-                    self._wait(_END_PATIENCE, _NEXT)
+                while not connection.complete and connection.size <= MAX_BODY:
                     await connection.advance()
         return response
 

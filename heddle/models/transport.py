@@ -31,7 +31,7 @@ _READ: Final = 64 * 1024
 _READS_IN_A_ROW: Final = 16
 
 # Where `struct tcp_info` of Linux holds the number of bytes that the peer acknowledged.
-_TCP_INFO: Final[int | None] = getattr(socket, "TCP_INFO", None)
+_TCP_INFO: Final = getattr(socket, "TCP_INFO", None) if sys.platform == "linux" else None
 _BYTES_ACKED: Final = slice(120, 128)
 
 
@@ -281,23 +281,22 @@ def _broken(error: BaseException | None) -> ConnectionBroken:
 class Connection:
     """One connection, for one exchange at a time; the parser's callbacks are its own.
 
-    After `begin`, `advance` reads once: until ``head_done`` for status and headers, until
-    ``complete`` for the body, which `take` hands out.
+    After `begin`, `advance` reads once: until ``status`` is there with the headers, until
+    ``complete`` for the body, which `take` hands out. ``size`` counts all bytes that have
+    arrived for the present exchange, so that it bounds whatever the other side sends.
     """
 
     __slots__ = (
-        "_head_size",
         "_parser",
         "_pieces",
         "_registry",
         "_surplus",
         "_unsent",
-        "body_size",
         "complete",
         "headers",
         "idle_since",
         "keep_alive",
-        "received",
+        "size",
         "status",
         "wire",
     )
@@ -312,13 +311,11 @@ class Connection:
 
     def _renew(self) -> None:
         self._pieces: list[bytes] = []
-        self._head_size = 0
         self._surplus = False
         self._unsent: ConnectionBroken | None = None
         self.status = 0
         self.headers: dict[bytes, bytes] = {}
-        self.body_size = 0
-        self.received = False
+        self.size = 0
         self.complete = False
         self.keep_alive = False
 
@@ -331,7 +328,8 @@ class Connection:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """A header, whole."""
-        if not self._surplus:
+        # Behind the body of a chunked answer they are trailers, which nobody asked for.
+        if not self.status:
             self.headers[name.lower()] = value
 
     def on_headers_complete(self) -> None:
@@ -348,7 +346,6 @@ class Connection:
     def on_body(self, piece: bytes) -> None:
         """A piece of the body."""
         if not self._surplus:
-            self.body_size += len(piece)
             self._pieces.append(piece)
 
     def on_message_complete(self) -> None:
@@ -386,9 +383,7 @@ class Connection:
         if not data:
             self._ended()
             return
-        self.received = True
-        if not self.status:
-            self._head_size += len(data)
+        self.size += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as error:
@@ -397,7 +392,7 @@ class Connection:
             if not self.complete:
                 raise BadHttp(f"the answer is not HTTP: {error}") from error
             self._surplus = True
-        if not self.status and self._head_size > MAX_HEAD:
+        if not self.status and self.size > MAX_HEAD:
             raise BadHttp(f"the headers of the answer exceed {MAX_HEAD} bytes")
 
     def undelivered(self, broken: ConnectionBroken) -> bool:
@@ -406,7 +401,7 @@ class Connection:
         Then the other side had closed its end before, and the request can be sent again
         without being served twice.
         """
-        return not self.received and self.wire.undelivered(aborted=broken.aborted)
+        return not self.size and self.wire.undelivered(aborted=broken.aborted)
 
     def _ended(self) -> None:
         transfer = self.headers.get(b"transfer-encoding", b"").lower()

@@ -57,6 +57,11 @@ class Watch:
         """Forget ``wait``."""
         self._waits.discard(wait)
 
+    def close(self) -> None:
+        """Forget all waits, and end the task."""
+        self._waits.clear()
+        self._scope.cancel()
+
     async def _run(self) -> None:
         try:
             while self._waits:

@@ -4,7 +4,7 @@ import json
 import socket
 import traceback
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -451,6 +451,20 @@ async def test_a_name_that_is_none_is_told() -> None:
             await client.chat(endpoint_at(f"http://{'x' * 70}.example"), ask())
 
 
+async def test_a_machine_without_room_for_files_is_told() -> None:
+    for failure in (OSError(24, "any words"), OSError("Too many open files")):
+
+        async def no_room(*_: Any, failure: OSError = failure) -> None:
+            await trio.lowlevel.checkpoint()
+            raise failure
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(trio, "open_tcp_stream", no_room)
+            async with ModelClient(environ={}) as client:
+                with pytest.raises(ModelUnreachable, match="host: Too many open files"):
+                    await client.chat(endpoint_at("http://host"), ask())
+
+
 async def test_of_several_addresses_the_last_says_why() -> None:
     async def several(*_: Any) -> None:
         await trio.lowlevel.checkpoint()
@@ -568,6 +582,37 @@ async def test_a_request_timeout_bounds_the_whole_call() -> None:
             await client.chat(endpoint_at(server.url, timeout=0.2), ask())
 
 
+async def test_a_request_timeout_bounds_even_what_never_stops_coming() -> None:
+    async def torrent(stream: trio.SocketStream) -> None:
+        await stream.receive_some(1000)
+        await stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+        while True:
+            await stream.send_all(b": nothing but comments\n" * 3000)
+
+    async with server_of(torrent) as url, ModelClient(environ={}) as client:
+        with pytest.raises(ModelError) as caught:
+            await client.chat(endpoint_at(url, timeout=0.1), ask(), on_text=print)
+        assert connections(client) == 0
+
+    assert type(caught.value) in (ModelTimedOut, ModelProtocolError)
+
+
+async def test_bytes_without_end_behind_done_are_left_behind() -> None:
+    async def torrent(stream: trio.SocketStream) -> None:
+        await stream.receive_some(1000)
+        await stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+        event = b'{"choices": [{"delta": {"content": "x"}, "finish_reason": "stop"}]}'
+        await stream.send_all(b"data: " + event + b"\n\ndata: [DONE]\n\n")
+        with suppress(trio.BrokenResourceError):
+            while True:
+                await stream.send_all(b"x" * 200_000)
+
+    async with server_of(torrent) as url, ModelClient(environ={}) as client:
+        response = await client.chat(endpoint_at(url), ask(), on_text=lambda piece: None)
+        assert response.content == "x"
+        assert connections(client) == 0
+
+
 async def test_a_tls_handshake_that_is_never_answered_times_out() -> None:
     async def silent(stream: trio.SocketStream) -> None:
         await trio.sleep_forever()
@@ -667,8 +712,13 @@ async def test_many_calls_at_once_are_kept_apart() -> None:
     assert server.connections <= 100
 
 
-async def test_a_kept_connection_that_the_server_closed_is_replaced_unseen() -> None:
-    async with client_and(Reply("a", end="close"), Reply("b")) as (
+@pytest.mark.parametrize("end", ["close", "reset"])
+@pytest.mark.parametrize("trusted", [0.0, 60.0])
+async def test_a_kept_connection_that_the_server_closed_is_replaced_unseen(
+    end: Any, trusted: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("heddle.models.transport.SocketWire.trusted", trusted)
+    async with client_and(Reply("a", end=end), Reply("b")) as (
         client,
         endpoint,
         server,
@@ -698,6 +748,21 @@ async def test_a_request_that_was_delivered_is_not_sent_again(end: Any, after: i
 
         assert len(server.requests) == 2
         assert connections(client) == 0
+
+
+async def test_where_the_system_does_not_tell_nothing_is_sent_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("heddle.models.transport._acknowledged", lambda sock: None)
+    monkeypatch.setattr("heddle.models.transport.SocketWire.trusted", 60.0)
+    async with client_and(Reply("a", end="close")) as (client, endpoint, server):
+        await client.chat(endpoint, ask())
+        await server.reached(lambda: server.open_connections == 0)
+
+        with pytest.raises(ModelUnreachable):
+            await client.chat(endpoint, ask())
+
+        assert (await client.chat(endpoint, ask())).content == "ECHO:hi"
 
 
 async def test_an_answer_that_says_close_is_the_last_on_its_connection() -> None:

@@ -356,6 +356,15 @@ def test_further_choices_of_a_stream_are_left_out() -> None:
     assert pieces == ["yes"]
 
 
+def test_a_choice_may_hold_nothing_but_its_finish_reason() -> None:
+    answer, pieces = streamed(
+        delta(content="a"), {"choices": [{"finish_reason": "stop"}]}, {"choices": []}
+    )
+
+    assert answer == ModelResponse("a", "stop")
+    assert pieces == ["a"]
+
+
 @pytest.mark.parametrize("finish", [None, ""])
 def test_a_stream_without_a_finish_reason_is_an_error_worth_a_retry(
     finish: str | None,

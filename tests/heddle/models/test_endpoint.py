@@ -148,6 +148,12 @@ def test_secrets_are_struck_out_of_texts_whole_and_in_part() -> None:
     assert struck == "***, ***, ***, other"
 
 
+def test_an_endpoint_without_credentials_has_nothing_to_strike() -> None:
+    endpoint = HttpEndpoint(name="m", origin=Origin("http", "host", 80), target="/")
+
+    assert endpoint.strike("any text") == "any text"
+
+
 def test_a_stand_in_for_a_key_is_not_worth_striking() -> None:
     assert Secret("none").strike("none of them") == "none of them"
     assert Secret("").strike("text") == "text"

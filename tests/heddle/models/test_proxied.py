@@ -1,5 +1,7 @@
 """Requests go through the proxy that the environment names."""
 
+import socket
+import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -168,6 +170,27 @@ async def test_a_proxy_that_makes_no_tunnel_is_told(
     assert "(https://model.example) through the proxy http://127.0.0.1:" in str(error)
     assert "secret-pw" not in str(error)
     assert "me:" not in str(error)
+
+
+async def test_a_proxy_that_throws_the_connection_away_is_told() -> None:
+    async def throws_away(stream: trio.SocketStream) -> None:
+        stream.socket.setsockopt(
+            socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+        )
+        await stream.receive_some(1)
+        stream.socket.close()
+
+    async with trio.open_nursery() as nursery:
+        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        nursery.start_soon(trio.serve_listeners, throws_away, listeners)
+        port = listeners[0].socket.getsockname()[1]
+        async with ModelClient(environ={"HTTPS_PROXY": f"127.0.0.1:{port}"}) as client:
+            with pytest.raises(
+                ModelUnreachable, match="the proxy .* closed the connection"
+            ):
+                await client.chat(endpoint_at("https://model.example"), ask())
+            assert client.open_connections == 0
+        nursery.cancel_scope.cancel()
 
 
 async def test_a_proxy_that_is_not_there_is_told() -> None:

@@ -102,6 +102,20 @@ def test_a_user_message_that_is_no_object_is_only_text() -> None:
         assert said.content == f"<{text}>"
 
 
+def test_a_conversation_without_a_user_has_no_values_but_those_of_tools() -> None:
+    conversation = request(
+        Message("assistant", "", (CALL,)), Message("tool", '{"words": 3}')
+    )
+
+    said = answer(
+        steps([{"content": "first"}, {"content": "{{words}}{{user}}{{path}}"}]),
+        conversation,
+        where="demo",
+    )
+
+    assert said.content == "3{{path}}"
+
+
 def test_a_conversation_longer_than_the_script_is_an_error() -> None:
     conversation = request(USER, Message("assistant", "a"), Message("assistant", "b"))
 

@@ -1,5 +1,6 @@
 """A connection reads any HTTP/1.1 answer, however its bytes arrive."""
 
+import errno
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -20,6 +21,7 @@ from heddle.models.transport import (
     ConnectionBroken,
     Pool,
     SocketWire,
+    _broken,
 )
 
 
@@ -117,7 +119,7 @@ def test_what_another_implementation_writes_is_read_however_it_is_cut(
     assert reader.status == status
     assert reader.headers == headers
     assert reader.take() == body
-    assert reader.body_size == len(body)
+    assert reader.size == len(data)
     assert reader.reusable
 
 
@@ -183,6 +185,25 @@ def test_endless_headers_are_refused() -> None:
         read(*(next(lines) for _ in range(100)))
     with pytest.raises(BadHttp, match=f"exceed {MAX_HEAD} bytes"):
         read(*[b"HTTP/1.1 100 Continue\r\n\r\n" * 1000] * 10)
+
+
+def test_trailers_are_left_out_and_count_as_what_arrived() -> None:
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX-A: head\r\n\r\n"
+    tail = b"1\r\nx\r\n0\r\nX-A: trailer\r\nX-B: trailer\r\n\r\n"
+
+    reader = read(head + tail)
+
+    assert reader.take() == b"x"
+    assert reader.headers == {b"transfer-encoding": b"chunked", b"x-a": b"head"}
+    assert reader.size == len(head + tail)
+
+
+def test_a_broken_connection_is_told_in_the_words_of_the_system() -> None:
+    assert str(_broken(OSError(errno.ETIMEDOUT, "Connection timed out"))) == (
+        "Connection timed out"
+    )
+    assert str(_broken(ValueError("bad record"))) == "bad record"
+    assert str(_broken(None)) == "the connection was closed"
 
 
 def test_what_is_not_http_is_told() -> None:
@@ -288,6 +309,18 @@ async def test_a_wait_is_ended_by_waking_and_by_closing() -> None:
             end()
             await wait_all_tasks_blocked()
         wire.close()
+
+
+async def test_a_send_that_waits_is_told_when_the_peer_goes() -> None:
+    async with wires() as (wire, peer), trio.open_nursery() as nursery:
+
+        async def waits() -> None:
+            with pytest.raises(ConnectionBroken, match="reset"):
+                await wire.send_all(b"x" * 10_000_000)
+
+        nursery.start_soon(waits)
+        await wait_all_tasks_blocked()
+        await peer.aclose()
 
 
 async def test_a_send_that_waits_is_ended_by_closing() -> None:

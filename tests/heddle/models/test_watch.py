@@ -125,6 +125,21 @@ async def test_the_task_ends_when_there_is_nothing_to_wait_for(
     assert second.expired_at == 16
 
 
+async def test_closing_ends_the_task_at_once(autojump_clock: MockClock) -> None:
+    before = tasks()
+    watch = Watch()
+    watch.close()
+    waiter = Waiter(10)
+    watch.begin(waiter)
+    await wait_all_tasks_blocked()
+
+    watch.close()
+    await wait_all_tasks_blocked()
+
+    assert tasks() == before
+    assert waiter.told == 0
+
+
 async def test_it_does_not_wake_for_every_wait(autojump_clock: MockClock) -> None:
     watch = Watch()
     for _ in range(100):
