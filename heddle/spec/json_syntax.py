@@ -88,37 +88,58 @@ def _explain_json(data: bytes, name: str, error: msgspec.DecodeError) -> NoRetur
     if not text.strip():
         raise refusal(name, "this document is empty") from error
 
+    def refuse(token: str, what: str) -> NoReturn:
+        raise refusal(name, what, where=_first(token, text)) from error
+
     def constant(word: str) -> NoReturn:
-        raise refusal(name, f"{word} is not a number in JSON") from error
+        refuse(word, f"{word} is not a number in JSON")
 
     def number(digits: str) -> float:
         value = float(digits)
         if value in (float("inf"), float("-inf")):
-            raise refusal(name, f"the number {shown(digits)} is out of range") from error
+            refuse(digits, f"the number {shown(digits)} is out of range")
         return value
 
     def integer(digits: str) -> int:
         if len(digits.lstrip("-")) > MAX_DIGITS:
-            raise refusal(
-                name, f"an integer of {len(digits)} digits is out of range"
-            ) from error
+            refuse(digits, f"an integer of {len(digits)} digits is out of range")
         return int(digits)
 
     try:
         json.loads(text, parse_constant=constant, parse_float=number, parse_int=integer)
     except json.JSONDecodeError as better:
-        what = better.msg[0].lower() + better.msg[1:]
+        what = (better.msg[0].lower() + better.msg[1:]).removesuffix(" at")
         raise refusal(
             name, f"malformed JSON: {what}", where=position(text, better.pos)
         ) from error
     except RecursionError:
         raise too_deep(name, _deepest(text)) from None
+    for escape in _ESCAPE.finditer(text):
+        if escape["half"]:
+            raise refusal(
+                name,
+                f"{escape[0]} is half of a surrogate pair, and stands alone",
+                where=position(text, escape.start()),
+            ) from error
     byte = re.search(r"\(byte (\d+)\)", str(error))
     where = (
         position(text, len(data[: int(byte[1])].decode(errors="ignore"))) if byte else ""
     )
     what = re.sub(r" \(byte \d+\)", "", str(error)).removeprefix("JSON is malformed: ")
     raise refusal(name, f"malformed JSON: {what}", where=where) from error
+
+
+# An escape in a string of valid JSON; ``half`` when it is no character by itself.
+_ESCAPE = re.compile(
+    r"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(?P<half>u[dD][89a-fA-F]..)|.)", re.DOTALL
+)
+
+
+def _first(token: str, text: str) -> str:
+    """Where a token stands that is no text, for the first time."""
+    pattern = rf'"(?:[^"\\]|\\.)*+"|(?P<found>{re.escape(token)})'
+    found = next(m for m in re.finditer(pattern, text, re.DOTALL) if m["found"])
+    return position(text, found.start())
 
 
 class _Object(dict[str, Any]):

@@ -104,12 +104,35 @@ def test_any_bytes_are_an_object_or_a_document_error(data: bytes, kind: Format) 
             b'{"a": 1.5, "b": 12, "c"}',
             "flow.json line 1, column 24: malformed JSON: expecting ':' delimiter",
         ),
-        (b'{"a": NaN}', "flow.json: NaN is not a number in JSON"),
-        (b'{"a": -Infinity}', "flow.json: -Infinity is not a number in JSON"),
-        (b'{"a": 1e400}', "flow.json: the number '1e400' is out of range"),
+        (
+            b'{"NaN":\n NaN}',
+            "flow.json line 2, column 2: NaN is not a number in JSON",
+        ),
+        (
+            b'{"a": -Infinity}',
+            "flow.json line 1, column 7: -Infinity is not a number in JSON",
+        ),
+        (
+            b'{"a": 1e400}',
+            "flow.json line 1, column 7: the number '1e400' is out of range",
+        ),
         (
             b'{"a": ' + b"9" * 5000 + b"}",
-            "flow.json: an integer of 5000 digits is out of range",
+            "flow.json line 1, column 7: an integer of 5000 digits is out of range",
+        ),
+        (
+            b'{"\\ud83d\\ude00": "\\\\ud800",\n "b": "\\uD800"}',
+            "flow.json line 2, column 8: \\uD800 is half of a surrogate pair, and stands "
+            "alone",
+        ),
+        (
+            b'{"a": "\\udc00\\ud800"}',
+            "flow.json line 1, column 8: \\udc00 is half of a surrogate pair, and stands "
+            "alone",
+        ),
+        (
+            b'{"a": "\x01"}',
+            "flow.json line 1, column 8: malformed JSON: invalid control character",
         ),
         (
             b'{"a": "x\xff"}',
