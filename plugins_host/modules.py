@@ -48,8 +48,8 @@ def _from_file(path: Path) -> ModuleType:
     digest = blake2b(str(real).encode(), digest_size=6).hexdigest()
     name = f"heddle_plugin_{digest}_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, real)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is no Python module")
+    assert spec is not None  # the name ends in .py
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     # What lies beside it can be imported, as it can when it runs by itself; after

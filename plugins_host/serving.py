@@ -243,16 +243,10 @@ class Server:
         while not self._ended and not self._starting:
             self._read()
             self._serve_inbox()
-        if self._starting:
+        if self._starting or self._shutdown is not None:
             import asyncio
 
             asyncio.run(self._run_in_asyncio())
-        elif self._shutdown is not None:
-            self._begin(_Call(self, _NO_FRAME), self._say_goodbye())
-            if self._starting:
-                import asyncio
-
-                asyncio.run(self._run_in_asyncio())
 
     async def _run_in_asyncio(self) -> None:
         import asyncio
@@ -274,7 +268,9 @@ class Server:
                 await asyncio.sleep(0)
         await self._end_tasks()
         if self._shutdown is not None:
-            await self._say_goodbye()
+            nobody = _Call(self, _NO_FRAME)
+            nobody.in_task = True
+            await self._say_goodbye(nobody)
         self._flush()
 
     async def _end_tasks(self) -> None:
@@ -539,13 +535,13 @@ class Server:
         self._dispatch.admits = admits
         return {"protocol": PROTOCOL, "features": FEATURES}
 
-    async def _say_goodbye(self, call: _Call | None = None) -> None:
+    async def _say_goodbye(self, call: _Call) -> None:
         shutdown, self._shutdown = self._shutdown, None
         if shutdown is None:
             return
         found = Found(shutdown, "shutdown")
         try:
-            await self._handle(call or _Call(self, _NO_FRAME), found, ())
+            await self._handle(call, found, ())
         except Exception as error:  # noqa: BLE001  it ends either way
             report(error, "shutdown")
 

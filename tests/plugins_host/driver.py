@@ -19,6 +19,9 @@ from typing import Any, Self
 # Long enough for an interpreter to start on a machine that is busy with other tests.
 PATIENCE = 60.0
 
+# What a plugin finds in its environment; coverage counts what it runs.
+KEPT = ("PATH", "COVERAGE_PROCESS_START")
+
 HALVES = {
     "node": {"before": ["proceed", "reject"], "after": ["pass", "fail"]},
     "toolCall": {"before": ["proceed", "modify", "replace", "reject"], "after": ["pass"]},
@@ -37,7 +40,7 @@ class Driver:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
-                env={"PATH": os.environ["PATH"]},
+                env={name: os.environ[name] for name in KEPT if name in os.environ},
                 bufsize=0,
             )
         self.strays: list[str] = []
@@ -48,7 +51,13 @@ class Driver:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.process.kill()
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        try:
+            # Who is asked to end leaves behind what it measured of itself.
+            self.process.wait(2)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
         for pipe in (self.process.stdin, self.process.stdout):
             assert pipe is not None
             pipe.close()

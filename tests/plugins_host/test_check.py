@@ -264,6 +264,48 @@ if method == "before":
     assert found[1].said == "reject: {'k': 1}"
 
 
+@pytest.mark.parametrize(
+    ("half", "verdict", "said"),
+    [
+        ("before", "{'action': 'modify', 'input': {}}", "modify"),
+        ("after", "{'action': 'replace', 'value': {}}", "replace"),
+        ("after", "{'action': 'fail', 'reason': 'enough'}", "fail: enough"),
+    ],
+)
+async def test_each_verdict_is_told(
+    tmp_path: Path, half: str, verdict: str, said: str
+) -> None:
+    seams = {"node": [half]}
+    components = [{"componentType": "P", "kind": "middleware", "seams": seams}]
+    body = f"if method == '{half}':\n    say(id=id, result={verdict})\n    continue"
+
+    found = await checked(by_hand(tmp_path, body, components=components))
+
+    assert found[1].said == said
+
+
+async def test_a_model_and_a_retry_are_tried_as_well(tmp_path: Path) -> None:
+    body = """
+if method is None and id is None:
+    continue
+if method == "after":
+    say(id="r", method="callModel", params={"call": id, "messages": []})
+    answer = json.loads(sys.stdin.readline())
+    delay = len(answer["result"]["content"])
+    say(id=id, result={"action": "retry", "delayMs": delay * 1000})
+    continue"""
+    seams = {"modelCall": ["after"]}
+    components = [{"componentType": "P", "kind": "middleware", "seams": seams}]
+    source = by_hand(tmp_path, body, components=components, capabilities=["callModel"])
+
+    found = await checked(source, patience=2)
+
+    assert [each.said for each in found if each.asked.startswith("P ")] == [
+        "retry after 11 s",
+        "retry after 11 s",
+    ]
+
+
 # --- plugins at fault ---------------------------------------------------------------------
 
 

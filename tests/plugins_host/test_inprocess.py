@@ -453,6 +453,19 @@ async def test_nothing_is_served_for_a_call_that_has_ended() -> None:
     assert "has ended" in host.lines[0].text
 
 
+async def test_inside_a_call_that_belongs_to_no_run_there_is_nothing_to_ask_for() -> None:
+    def before(event: Any, ctx: Any) -> Any:
+        ctx.log("info", "to nobody")
+        ctx.partial({"at": "P"})
+        return proceed()
+
+    host = Host(before)
+
+    await host.plugin.request("before", msgspec.json.encode(question("P")))
+
+    assert "there is nothing to ask for" in host.lines[0].text
+
+
 async def test_a_plain_handler_cannot_await() -> None:
     def before(event: Any, ctx: Any) -> Any:
         return ctx.run_tool("double", {"n": 1})

@@ -3,6 +3,7 @@
 import json
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -255,6 +256,16 @@ def test_an_error_of_a_module_names_its_line(tmp_path: Path) -> None:
 def test_ctrl_c_while_a_module_is_imported_is_not_the_modules_fault(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         load_plugins([module(tmp_path, "raise KeyboardInterrupt")])
+
+
+def test_a_module_without_a_file_is_in_the_folder_at_hand(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = ModuleType("made_of_nothing")
+    exec(MODULE, made.__dict__)
+    monkeypatch.setitem(sys.modules, "made_of_nothing", made)
+
+    assert chain(load_plugins(["made_of_nothing"])) == ["Audit"]
 
 
 @pytest.mark.parametrize(

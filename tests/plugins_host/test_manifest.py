@@ -210,6 +210,29 @@ def test_what_is_no_object_is_refused(raw: object) -> None:
     assert only(raw).fix == "A manifest is a JSON object."
 
 
+@pytest.mark.parametrize(
+    ("raw", "says"),
+    [
+        (None, "null"),
+        (True, "true or false"),
+        ("text", "a text"),
+        (5, "a number"),
+        ([], "an array"),
+        (object(), "a Python object"),
+    ],
+)
+def test_what_stands_in_the_place_of_an_object_is_told(raw: object, says: str) -> None:
+    assert only(raw).what == f"it is {says}"
+
+
+def test_a_module_may_hold_what_json_cannot_and_is_told_so() -> None:
+    error = refused(plugin(version={1, 2}, command=[object]))
+
+    assert [each.path for each in error.problems] == ["$.version", "$.command[0]"]
+    assert only(plugin(components=[[object]])).what == "an array is not an object"
+    assert "…" in only(plugin(name=["x" * 100])).what
+
+
 # --- the top level ----------------------------------------------------------------------
 
 

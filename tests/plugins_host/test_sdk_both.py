@@ -486,6 +486,8 @@ def test_an_encoder_renders_events_and_an_end(plugin: Driver) -> None:
     assert plugin.ask("encode", event) == [{"event": "flow_start", "data": "r1"}]
     assert plugin.ask("finishEncode", asked) == [{"data": "bye"}]
     assert plugin.ask("finishEncode", {**asked, "componentType": "Silent"}) == []
+    wrong = plugin.fails("encode", {**event, "componentType": "Wordy"})
+    assert wrong["message"].startswith("Wordy encode returned ")
 
 
 def test_a_store_keeps_and_finds(plugin: Driver) -> None:

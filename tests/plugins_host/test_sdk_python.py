@@ -1,6 +1,9 @@
 """What is the Python runtime's own: verdict helpers, classes, and Python's mishaps."""
 
 import json
+import os
+import pty
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -168,6 +171,7 @@ def test_a_plugin_that_serves_no_dict_ends_saying_so(tmp_path: Path) -> None:
         ("return [proceed()]", "AnswerInvalid", "returned list"),
         ("return later()", "AnswerInvalid", "returned a coroutine; write the handler with"),
         ("return Verdict()", "AnswerInvalid", "returned Verdict"),
+        ("return Shy()", "AnswerInvalid", "returned Shy (no repr)"),
         ("return replace({'x': object()})", "TypeError", "object is unsupported"),
         ("raise KeyboardInterrupt", "KeyboardInterrupt", "raised KeyboardInterrupt"),
         ("import sys; sys.exit(0)", "SystemExit", "called sys.exit(0)"),
@@ -186,6 +190,9 @@ def test_only_a_verdict_is_a_verdict(
         "@dataclasses.dataclass\n"
         "class Verdict:\n"
         "    action: str = 'proceed'\n"
+        "class Shy:\n"
+        "    def __repr__(self):\n"
+        "        raise RuntimeError\n"
         "class Mute(Exception):\n"
         "    def __str__(self):\n"
         "        raise RuntimeError\n"
@@ -378,6 +385,109 @@ def test_questions_from_a_file_are_answered_by_async_handlers_too(
         )
 
     assert done.stdout == b'{"id":1,"result":{"action":"proceed"}}\n'
+
+
+def test_a_question_that_is_cancelled_before_it_began_is_not_begun(start: Start) -> None:
+    plugin = start(serving("print('begun')\nreturn proceed()", define="async def"))
+
+    plugin.send(
+        {"id": 7, "method": "before", "params": asked()},
+        {"id": 8, "method": "cancel", "params": {"call": 7}},
+    )
+
+    assert plugin.receive() == {"id": 8, "result": {}}
+    assert plugin.ask("before", asked()) == {"action": "proceed"}
+    assert plugin.stderr.count("begun") == 1
+
+
+def test_a_reverse_call_that_is_answered_twice_counts_once(start: Start) -> None:
+    plugin = start(serving("return replace(await ctx.run_tool('t'))", define="async def"))
+    call = plugin.start("before", asked())
+    reverse = plugin.receive()["id"]
+
+    plugin.send({"id": reverse, "result": {"n": 1}}, {"id": reverse, "error": "late"})
+
+    assert plugin.answer(call)["result"]["value"] == {"n": 1}
+
+
+def test_a_refusal_may_be_a_bare_text(start: Start) -> None:
+    plugin = start(
+        serving(
+            "try:\n"
+            "    await ctx.run_tool('t')\n"
+            "except HostError as error:\n"
+            "    return reject(f'{error.name}: {error}')",
+            define="async def",
+        )
+    )
+    call = plugin.start("before", asked())
+
+    plugin.send({"id": plugin.receive()["id"], "error": "no"})
+
+    assert plugin.answer(call)["result"]["reason"] == "Error: no"
+
+
+def test_an_event_can_be_printed(start: Start) -> None:
+    plugin = start(
+        "def after(event, ctx):\n"
+        "    return replace({'text': repr(event)})\n"
+        "def before(event, ctx):\n"
+        "    return replace({'text': repr(event)})\n"
+        "serve({'P': {'toolCall': {'before': before, 'after': after}}})"
+    )
+
+    before = plugin.ask("before", asked(input={"a": 1}))["value"]["text"]
+    ran = plugin.ask("after", asked(outcome={"ok": True, "value": 5}))["value"]["text"]
+
+    assert before.startswith("Before(subject=Subject(")
+    assert before.endswith("input={'a': 1})")
+    assert "outcome=Outcome(ok=True, value=5, error=None)" in ran
+
+
+def test_tools_that_nobody_lists_are_missed(start: Start) -> None:
+    plugin = start("serve({})")
+
+    assert "Write serve(handlers, list_tools=" in plugin.fails("listTools")["message"]
+
+
+def test_ctrl_c_ends_a_plugin_that_waits(start: Start) -> None:
+    plugin = start("serve({})")
+
+    plugin.process.send_signal(signal.SIGINT)
+
+    assert plugin.process.wait(60) == 130
+
+
+def test_whoever_runs_a_plugin_in_a_terminal_is_told_what_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "p.py"
+    path.write_text("from heddle.plugin import serve\nserve({})")
+    keyboard, terminal = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, path],
+        stdin=terminal,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stderr is not None
+        told = process.stderr.readline()
+        process.kill()
+    os.close(keyboard)
+    os.close(terminal)
+
+    assert b"this is a heddle plugin, and waits for questions on stdin" in told
+
+
+def test_an_async_shutdown_is_awaited_also_when_nobody_asked_for_it(start: Start) -> None:
+    plugin = start(
+        "import asyncio\n"
+        "async def shutdown():\n"
+        "    await asyncio.sleep(0.01)\n"
+        "    print('done')\n"
+        "serve({}, shutdown=shutdown)"
+    )
+
+    assert plugin.close() == 0
+    assert "done" in plugin.stderr
 
 
 def test_an_async_shutdown_is_awaited(start: Start) -> None:

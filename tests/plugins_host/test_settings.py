@@ -146,6 +146,21 @@ def test_an_older_draft_is_applied_as_it_says() -> None:
     assert schema_problem(schema) is None
 
 
+def test_a_schema_of_a_draft_that_leads_nowhere_is_still_one() -> None:
+    schema = {"$schema": "http://127.0.0.1:9/own-draft", "type": "object"}
+
+    assert schema_problem(schema) is None
+    assert check_settings({}, {"A": schema}) == {"A": {}}
+
+
+def test_a_schema_nested_without_measure_is_none() -> None:
+    schema: dict[str, Any] = {}
+    for _ in range(400):
+        schema = {"not": schema}
+
+    assert schema_problem(schema) == ("", "it is nested too deeply")
+
+
 def test_a_reference_out_of_the_schema_is_refused_and_fetched_from_nowhere() -> None:
     schema = {"$ref": "http://127.0.0.1:9/schema.json"}
 

@@ -166,6 +166,7 @@ serve(
       encode: (event, ctx) => [{ event: event.type, data: ctx.runId }],
       finish: () => [{ data: 'bye' }],
     },
+    Wordy: { encode: () => 'frames' },
     Silent: { encode: () => [] },
     Box: {
       read: (params, ctx) => (params.id === 'none' ? null : { ...params, config: ctx.component }),

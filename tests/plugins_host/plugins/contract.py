@@ -188,6 +188,7 @@ if __name__ == "__main__":
             "Prefix": {"apply": apply},
             "Parrot": {"chat": chat},
             "Lines": {"encode": encode, "finish": finish},
+            "Wordy": {"encode": lambda event, ctx: "frames"},
             "Silent": {"encode": lambda event, ctx: []},
             "Box": {"read": read, "writeCheckpoint": write_checkpoint},
         },
