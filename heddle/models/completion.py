@@ -364,7 +364,7 @@ class CompletionStream:
                 said = choice.delta or choice.message
                 if said is not None:
                     text = said.content
-                    if text.__class__ is not str or not text:
+                    if not isinstance(text, str) or not text:
                         text = _text(said)
                     if text:
                         pieces.append(text)
