@@ -12,9 +12,6 @@ import msgspec
 from heddle.cli.wording import fit_json
 from heddle.events import ErrorInfo, Event
 
-# The one protocol there is: our own events.
-PROTOCOLS: Final = ("heddle",)
-
 
 class ErrorFrame(msgspec.Struct, frozen=True, tag_field="type", tag="error"):
     """The last frame of a run that failed."""

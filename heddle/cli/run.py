@@ -6,7 +6,7 @@ stdout carries the result, or the frames of ``--protocol``, and nothing else.
 import gc
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -21,7 +21,7 @@ from heddle.cli.options import (
     plugin_options,
     plugin_timeout_option,
 )
-from heddle.cli.wording import fit, fit_json
+from heddle.cli.wording import fit_json
 from plugins_host import one_of
 
 if TYPE_CHECKING:
@@ -196,16 +196,14 @@ def run_once(
 
     installed = launch.install(options)
     prepared = launch.load(flow, installed=installed)
-    warnings = [str(warning) for warning in prepared.warnings]
+    warnings = [str(each) for each in prepared.warnings]
 
     import trio
 
     from heddle.cli.logs import told_to
-    from heddle.cli.plain import overheard
+    from heddle.cli.plain import overheard, warning
     from heddle.cli.session import Session
 
-    if not quiet:
-        announce([*installed.warnings, *(f"{flow} {warning}" for warning in warnings)])
     session: Session[dict[str, Any]]
     reader = choose(
         protocol,
@@ -215,6 +213,8 @@ def run_once(
         stop=lambda reason: session.stop(reason),
     )
     session = Session(reader.outlets, animate=reader.animate, ended=reader.ended)
+    for text in (*installed.warnings, *(f"{flow} {each}" for each in warnings)):
+        reader.remark(warning(text))
 
     async def execute() -> dict[str, Any]:
         return await launch.run(
@@ -243,7 +243,7 @@ def choose(
     verbose: bool,
     quiet: bool,
     shown: Iterable[str],
-    stop: Any,
+    stop: Callable[[Exception], None],
 ) -> "Reader":
     """Who reads the events."""
     from heddle.cli import readers
@@ -259,12 +259,6 @@ def choose(
 
         return Live(lines)
     return readers.Plain(lines)
-
-
-def announce(warnings: Iterable[str]) -> None:
-    """Print warnings, before anything runs."""
-    for warning in warnings:
-        click.echo(f"! {fit(warning)}", err=True)
 
 
 def print_result(result: dict[str, Any]) -> None:

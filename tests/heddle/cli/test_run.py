@@ -211,6 +211,21 @@ def _ends(process: "subprocess.Popen[bytes]") -> bool:
     return True
 
 
+def test_a_stderr_that_cannot_be_written_does_not_matter(
+    flow: WriteFlow, tmp_path: Path
+) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [*COMMAND, "run", flow(surprise=1), "-v"],
+            stdout=subprocess.PIPE,
+            stderr=full,
+            cwd=tmp_path,
+            env=surroundings(tmp_path),
+            check=False,
+        )
+    assert (done.returncode, done.stdout) == (0, b"{}\n")
+
+
 @pytest.mark.parametrize("closed", ["<&-", "2>&-", "<&- 2>&-"])
 def test_closed_descriptors_do_not_matter_where_they_are_not_needed(
     flow: WriteFlow, tool: WriteTool, tmp_path: Path, closed: str
