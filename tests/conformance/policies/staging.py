@@ -41,6 +41,7 @@ from heddle.installation import install, policies_of
 from heddle.spec import read_document
 from plugins_host import Fault, PluginLine, PluginProcess
 from plugins_host.conversation import ModelRequest, ModelResponse, ToolCall
+from plugins_host.entry_point import RUNTIME
 from tests.conformance.policies.sequential import Item, Member, Plain, Story
 from tests.support.flows import (
     agent,
@@ -78,12 +79,17 @@ class Broken(Fault):
 
 
 class Plugin(Struct, frozen=True):
-    """A plugin of scripted policies. ``one_by_one`` leaves out the feature `consult`."""
+    """A plugin of scripted policies.
+
+    ``one_by_one`` leaves out the feature `consult`, in Python. ``frames`` is a file for all
+    that heddle writes to it, as it comes out of the pipe.
+    """
 
     name: str
     members: Sequence[Member]
     language: str = "python"
     one_by_one: bool = False
+    frames: Path | None = None
 
 
 def write_plugin(folder: Path, plugin: Plugin) -> str:
@@ -102,10 +108,13 @@ def write_plugin(folder: Path, plugin: Plugin) -> str:
         ],
     }
     if plugin.language == "javascript":
-        shutil.copy(HERE / "scripted.mjs", folder / f"{plugin.name}.mjs")
+        command = ["node", "--import", RUNTIME.as_uri(), str(HERE / "scripted.mjs")]
     else:
-        more = ["--one-by-one"] if plugin.one_by_one else []
-        manifest["command"] = [sys.executable, str(HERE / "scripted.py"), *more]
+        command = [sys.executable, str(HERE / "scripted.py")]
+        command += ["--one-by-one"] if plugin.one_by_one else []
+    if plugin.frames is not None:
+        command = ["sh", "-c", f"tee -a '{plugin.frames}' | \"$@\"", "sh", *command]
+    manifest["command"] = command
     path = folder / f"{plugin.name}.json"
     path.write_text(json.dumps(manifest), encoding="utf-8")
     return str(path)
@@ -369,6 +378,12 @@ def _told(kind: str, node: str, of: str, data: Plain) -> Item:
     assert (data["node"], data["type"]) == (node, of)
     numbers = (data["attempt"], data["maxAttempts"])
     return ("asked", data["tool"], who, data["place"], node, *numbers, data["shown"])
+
+
+def asked_in(events: Iterable[Event]) -> list[Plain]:
+    """What scripted policies told that they were asked, in order."""
+    told = [event for event in events if isinstance(event, PluginEmitted)]
+    return [event.data for event in told if event.type.endswith(":asked")]
 
 
 def in_lanes(trace: Sequence[Item]) -> list[Item]:
