@@ -521,7 +521,13 @@ class Server:
                 break
             if not isinstance(verdict.get("input"), Mapping):
                 break
-            given = _modified(given, verdict["input"], edit=params.seam == "modelCall")
+            if params.seam != "modelCall":
+                given = Raw(_encode(verdict["input"]))
+            else:
+                changed = _edited(given, verdict["input"])
+                if changed is None:
+                    break
+                given = changed
         return {"verdicts": verdicts}
 
     def _greet(self, said: dict[str, Any]) -> dict[str, Any]:
@@ -546,11 +552,18 @@ class Server:
             report(error, "shutdown")
 
 
-def _modified(given: Raw, change: Mapping[str, Any], *, edit: bool) -> Raw:
-    if edit:
-        kept = _decode(given) if len(given) else {}
-        change = {**kept, **change}
-    return Raw(_encode(change))
+def _edited(request: Raw, change: Mapping[str, Any]) -> Raw | None:
+    """The model request that heddle makes of an edit; None if it takes none of it."""
+    # Few policies edit requests, and most of those one after another in one process.
+    from plugins_host.conversation import ModelRequest
+    from plugins_host.model_edits import EditError, edited
+
+    try:
+        asked = msgspec.json.decode(request, type=ModelRequest)
+        # As heddle reads it: in the types of JSON, whatever the handler made it of.
+        return Raw(_encode(edited(asked, _decode(_encode(change)))))
+    except (EditError, msgspec.DecodeError):
+        return None
 
 
 def _described(error: BaseException, label: str) -> dict[str, str]:

@@ -300,10 +300,48 @@ async function consult(call, params) {
     if (verdict.action !== 'modify' || !admitted.includes('modify')) break;
     if (!isObject(verdict.input)) break;
     const changed = JSON.parse(encoded).input;
-    input = seam === 'modelCall' ? { ...input, ...changed } : changed;
+    input = seam === 'modelCall' ? edited(input, changed) : changed;
+    if (input === undefined) break;
   }
   return new Encoded(`{"verdicts":[${verdicts.join(',')}]}`);
 }
+
+const REQUEST = [
+  'model',
+  'messages',
+  'tools',
+  'temperature',
+  'maxTokens',
+  'topP',
+  'responseFormat',
+  'responseSchema',
+  'parameters',
+];
+
+/** The model request that heddle makes of an edit; undefined if it takes none of it. */
+function edited(request, change) {
+  const whole = { ...request };
+  for (const field of REQUEST) {
+    if (!(field in change)) continue;
+    if (change[field] === null) return undefined;
+    whole[field] = change[field];
+  }
+  if (!Array.isArray(whole.messages) || !whole.messages.every(isMessage)) return undefined;
+  whole.messages = whole.messages.map(({ role, content, tool_calls, tool_call_id }) => ({
+    role,
+    content,
+    ...(tool_calls?.length && { tool_calls }),
+    ...(tool_call_id != null && { tool_call_id }),
+  }));
+  if (whole.tools?.length === 0) delete whole.tools;
+  if (isObject(whole.parameters) && Object.keys(whole.parameters).length === 0) {
+    delete whole.parameters;
+  }
+  return whole;
+}
+
+const isMessage = (value) =>
+  isObject(value) && typeof value.role === 'string' && typeof value.content === 'string';
 
 function eventOf(half, subject = {}, input, outcome) {
   let mine;

@@ -3,6 +3,7 @@
 ``plugins/contract.py`` and ``plugins/contract.mjs`` say the same in two languages.
 """
 
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from plugins_host.conversation import ModelRequest
 from plugins_host.entry_point import RUNTIME
 from tests.plugins_host.driver import HALVES, Driver, consult, question
 
@@ -277,6 +279,43 @@ def test_a_modify_of_a_request_is_an_edit_and_of_arguments_a_replacement(
     assert shown_to_the_second(of_tool) == {"model": "small"}
 
 
+def test_an_edit_of_a_request_is_taken_as_heddle_takes_it(plugin: Driver) -> None:
+    said = {"role": "user", "content": "hi"}
+    edits = {
+        "model": "small",
+        "x": 1,
+        "tools": [],
+        "messages": [{**said, "extra": 1, "tool_calls": []}],
+    }
+    edit = ("EditAs", {"input": edits})
+    request = {"model": "m", "messages": []}
+    asked = consult("modelCall", "before", edit, "SeenModel", input=request)
+
+    seen = plugin.ask("consult", asked)["verdicts"][1]["verdict"]["value"]["input"]
+
+    assert seen == {"model": "small", "messages": [said]}
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        {"messages": [{"role": "user"}]},
+        {"messages": None},
+        {"messages": {}},
+        {"temperature": None},
+        {"messages": [5]},
+    ],
+)
+def test_a_consult_ends_at_an_edit_that_heddle_does_not_take(
+    plugin: Driver, edits: dict[str, Any]
+) -> None:
+    request = {"model": "m", "messages": []}
+    edit = ("EditAs", {"input": edits})
+    asked = consult("modelCall", "before", edit, "SeenModel", input=request)
+
+    assert len(plugin.ask("consult", asked)["verdicts"]) == 1
+
+
 def test_what_a_handler_does_to_its_copy_changes_nothing_for_the_next(
     plugin: Driver,
 ) -> None:
@@ -333,6 +372,12 @@ def test_a_consult_waits_for_a_handler_in_the_middle(plugin: Driver) -> None:
         "proceed",
         "reject",
     ]
+
+
+def test_the_javascript_runtime_knows_the_fields_of_a_request() -> None:
+    (listed,) = re.findall(r"const REQUEST = \[(.*?)\]", RUNTIME.read_text(), re.DOTALL)
+
+    assert tuple(re.findall(r"'(\w+)'", listed)) == ModelRequest.__struct_encode_fields__
 
 
 # --- reverse calls ----------------------------------------------------------------------

@@ -59,6 +59,9 @@ serve(
     },
     Edit: { modelCall: { before: edit }, toolCall: { before: edit }, node: { before: edit } },
     OtherHalf: { toolCall: { before: () => ({ action: 'pass' }) } },
+    EditAs: {
+      modelCall: { before: (event, ctx) => ({ action: 'modify', input: ctx.component.input }) },
+    },
     SeenModel: { modelCall: { before: seenBefore } },
     Throws: {
       toolCall: {

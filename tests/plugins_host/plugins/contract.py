@@ -64,6 +64,10 @@ def edit(event: Any, ctx: Any) -> Any:
     return modify({"model": "small"})
 
 
+def edit_as(event: Any, ctx: Any) -> Any:
+    return modify(ctx.component["input"])
+
+
 def throws(event: Any, ctx: Any) -> Any:
     raise ValueError("no luck today")
 
@@ -170,6 +174,7 @@ if __name__ == "__main__":
                 "node": {"before": edit},
             },
             "OtherHalf": {"toolCall": {"before": lambda event, ctx: pass_()}},
+            "EditAs": {"modelCall": {"before": edit_as}},
             "SeenModel": {"modelCall": {"before": seen_before}},
             "Throws": {"toolCall": {"before": throws}},
             "Nothing": {"toolCall": {"before": lambda event, ctx: None}},
