@@ -11,13 +11,14 @@ log, so one that stands still costs nothing but its position.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
 from heddle.events import Event
 from heddle.server.endings import Completed, Conceal, Ending
-from heddle.server.event_json import encode_events
+from heddle.server.event_json import Known, encode_events
+from heddle.server.turns import Pace, Turns
 
 MAX_PENDING: Final = 64
 """Events kept as reported. They hold on to the run's values, whose size nobody knows
@@ -75,32 +76,6 @@ class Batch:
         return data
 
 
-class Waiting(Protocol):
-    """A reader that has read everything and waits for more."""
-
-    def wake(self) -> None:
-        """There is more. Called once; the reader asks again when it wants to wait again."""
-        ...
-
-
-class Pace(Protocol):
-    """Calls back later, for waking many readers less often than an event comes."""
-
-    def now(self) -> float:
-        """The time, in seconds."""
-        ...
-
-    def at(self, when: float, call: Callable[[], None]) -> None:
-        """Call once, at that time."""
-        ...
-
-
-READER_SHARE: Final = 200e-6
-"""Seconds between two wakings of a log's readers, for each of them but the first: some
-three times what one reader costs, so that many leave the run most of the time. A hundred
-hear from the run every 20 ms; who follows alone hears at once."""
-
-
 class Tally:
     """Counts those who follow runs.
 
@@ -127,25 +102,21 @@ class EventLog:
         last: The newest event; 0 before the first.
         ending: How the run ended; None while it goes on.
         size: Bytes of the events that are kept and encoded.
-        readers: How many read it. Kept by them.
-        tally: Where they count, all logs together.
+        tally: Where readers count themselves, all logs together.
     """
 
     __slots__ = (
         "_conceal",
-        "_due",
         "_gone",
         "_kept",
         "_limits",
-        "_newest",
         "_pace",
         "_pending",
-        "_planned",
-        "_waiting",
+        "_shared",
+        "_turns",
         "ending",
         "first",
         "last",
-        "readers",
         "run",
         "size",
         "tally",
@@ -165,30 +136,35 @@ class EventLog:
         self.last = 0
         self.ending: Ending | None = None
         self.size = 0
-        self.readers = 0
+        self.tally = Tally() if tally is None else tally
         self._limits = limits
         self._conceal = conceal
         self._pace = pace
-        self.tally = Tally() if tally is None else tally
         self._pending: list[Event] = []
         # Dropped events leave empty places at the front, cleared away now and then.
         self._kept: list[bytes] = []
         self._gone = 0
-        self._newest: Batch | None = None
-        self._waiting: list[Waiting] = []
-        self._planned = False
-        self._due = 0.0
+        # The batch that was read last: readers who are level ask for the same one.
+        self._shared: Batch | None = None
+        self._turns: Turns | None = None
+
+    @property
+    def readers(self) -> int:
+        """How many read it."""
+        return 0 if self._turns is None else self._turns.readers
 
     # For the run
 
     def append(self, event: Event) -> None:
-        """Add the next event. Never waits and never fails."""
+        """Add the next event. Never waits and never fails; after the end it is dropped."""
+        if self.ending is not None:
+            return
         self.last += 1
         self._pending.append(event)
         if len(self._pending) >= MAX_PENDING:
             self._encode()
-        if self._waiting and not self._planned:
-            self._wake_in_turn()
+        if self._turns is not None:
+            self._turns.came(self.last)
 
     def finish(self, ending: Ending, result: Mapping[str, Any] | None = None) -> None:
         """Nothing follows any more.
@@ -204,34 +180,50 @@ class EventLog:
             known = (result, ending.state)
         self._encode(known)
         self.ending = ending
-        self._newest = None
-        self._wake_all()
+        self._shared = None
+        if self._turns is not None:
+            self._turns.end()
 
     # For readers
 
-    def batch(self, after: int) -> Batch:
-        """As much of what follows event ``after`` as is given at once; at least one."""
-        newest = self._newest
-        if newest is not None and newest.first == after + 1 and newest.last == self.last:
-            return newest
+    def turns(self) -> Turns:
+        """When readers may read."""
+        if self._turns is None:
+            self._turns = Turns(self._pace, self.last)
+            if self.ending is not None:
+                self._turns.end()
+        return self._turns
+
+    def encode(self) -> None:
+        """Make JSON of all that was reported, before anything below is asked; `first`
+        may move with it."""
         if self._pending:
             self._encode()
+
+    def batch(self, after: int, upto: int) -> Batch:
+        """Events after ``after``, to ``upto`` or as many as are given at once."""
+        shared = self._shared
+        if shared is not None and shared.first == after + 1 and shared.last == upto:
+            return shared
         kept = self._kept
         begin = end = self._gone + after + 1 - self.first
-        most = min(len(kept), begin + BATCH_EVENTS)
+        whole = self._gone + upto + 1 - self.first
+        most = min(whole, begin + BATCH_EVENTS)
         room = BATCH_BYTES - len(kept[begin])
         end += 1
         while end < most and (room := room - len(kept[end])) >= 0:
             end += 1
         batch = Batch(self.run, after + 1, kept[begin:end])
-        if self.readers > 1 and end == len(kept):
-            self._newest = batch
+        several = self.readers > 1 and self.ending is None
+        self._shared = batch if several and end == whole else None
         return batch
+
+    def bytes_after(self, after: int) -> int:
+        """The size of what follows event ``after``."""
+        return sum(map(len, self._kept[self._gone + after + 1 - self.first :]))
 
     def tail(self, most_events: int, most_bytes: int) -> int:
         """The newest events that are within both limits, one at least: where they begin."""
-        if self._pending:
-            self._encode()
         kept = self._kept
         index = len(kept) - 1
         room = most_bytes - len(kept[index])
@@ -240,24 +232,9 @@ class EventLog:
             index -= 1
         return self.first + index - self._gone
 
-    def bytes_after(self, after: int) -> int:
-        """The size of what follows event ``after``."""
-        if self._pending:
-            self._encode()
-        return sum(map(len, self._kept[self._gone + after + 1 - self.first :]))
-
-    def wait(self, reader: Waiting) -> None:
-        """Wake this reader with the next event, or the end."""
-        self._waiting.append(reader)
-
-    def wait_no_more(self, reader: Waiting) -> None:
-        """This reader does not want to be woken any more."""
-        if reader in self._waiting:
-            self._waiting.remove(reader)
-
     # Itself
 
-    def _encode(self, known: tuple[Mapping[str, Any], Any] | None = None) -> None:
+    def _encode(self, known: Known | None = None) -> None:
         encoded = encode_events(self._pending, self._conceal, known)
         self._pending = []
         self._kept += encoded
@@ -280,27 +257,3 @@ class EventLog:
             del kept[:gone]
             gone = 0
         self._gone = gone
-
-    def _wake_in_turn(self) -> None:
-        others = len(self._waiting) - 1
-        if self._pace is None or not others:
-            self._wake_all()
-            return
-        now = self._pace.now()
-        if now >= self._due:
-            self._due = now + others * READER_SHARE
-            self._wake_all()
-        else:
-            self._planned = True
-            self._pace.at(self._due, self._on_time)
-
-    def _on_time(self) -> None:
-        self._planned = False
-        if self._waiting and self._pace is not None:
-            self._due = self._pace.now() + (len(self._waiting) - 1) * READER_SHARE
-            self._wake_all()
-
-    def _wake_all(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for reader in waiting:
-            reader.wake()

@@ -32,10 +32,9 @@ from trio.lowlevel import (
 )
 
 from heddle.server.endings import Ended
-from heddle.server.event_log import Batch, EventLog
+from heddle.server.event_log import Batch, EventLog, LogLimits
 
-LAG_EVENTS: Final = 1024
-LAG_BYTES: Final = 1024 * 1024
+LAG: Final = LogLimits(events=1024, bytes=1024 * 1024)
 """How far a reader may fall behind while it is busy. Published: clients count on being
 told beyond it."""
 
@@ -74,6 +73,9 @@ class _Place(Enum):
     """It has been told how the run ended."""
 
 
+_CATCHING_UP: Final = frozenset({_Place.FRESH, _Place.BEHIND})
+
+
 class Reader:
     """Follows ``log`` from event ``start``; used by one task.
 
@@ -83,22 +85,40 @@ class Reader:
             the next one to come.
         ready: Called when there is something to take after `take` returned None; for
             who waits for many readers at once and calls no `next`. Must not raise.
+        lag: How far it may fall behind while it is busy.
     """
 
-    __slots__ = ("_armed", "_closed", "_log", "_place", "_ready", "_task", "position")
+    __slots__ = (
+        "_armed",
+        "_closed",
+        "_lag",
+        "_log",
+        "_place",
+        "_ready",
+        "_task",
+        "_turns",
+        "position",
+    )
 
     def __init__(
-        self, log: EventLog, start: int = 1, *, ready: Callable[[], object] | None = None
+        self,
+        log: EventLog,
+        start: int = 1,
+        *,
+        ready: Callable[[], object] | None = None,
+        lag: LogLimits = LAG,
     ) -> None:
         self._log = log
+        self._turns = log.turns()
         self._ready = ready
+        self._lag = lag
         self._place = _Place.FRESH
         self._task: Task | None = None
         self._armed = False
         self._closed = False
         self.position = max(0, min(start - 1, log.last))
         """The event that was read last."""
-        log.readers += 1
+        self._turns.readers += 1
         log.tally.readers += 1
 
     @property
@@ -122,8 +142,10 @@ class Reader:
         if self._closed:
             raise trio.ClosedResourceError
         log = self._log
-        if log.last == self.position:
-            return self._at_the_newest()
+        upto = self._upto()
+        if upto <= self.position:
+            return self._rest()
+        log.encode()
         missed = self._missed()
         if missed:
             lagged = Lagged(self.position + 1, missed)
@@ -132,9 +154,9 @@ class Reader:
             self.position = missed
             self._place = _Place.BEHIND
             return lagged
-        batch = log.batch(self.position)
+        batch = log.batch(self.position, upto)
         self.position = batch.last
-        self._place = _Place.LEVEL if batch.last == log.last else _Place.BEHIND
+        self._place = _Place.LEVEL if batch.last == upto else _Place.BEHIND
         return batch
 
     async def next(self) -> Item:
@@ -146,7 +168,7 @@ class Reader:
         """
         if self._place is _Place.OVER:
             raise trio.EndOfChannel
-        if self._log.last > self.position or self._log.ending is not None:
+        if self._upto() > self.position or self._log.ending is not None:
             await checkpoint()
         while True:
             item = self.take()
@@ -159,9 +181,9 @@ class Reader:
         if self._closed:
             return
         self._closed = True
-        self._log.readers -= 1
+        self._turns.readers -= 1
         self._log.tally.readers -= 1
-        self._log.wait_no_more(self)
+        self._turns.wait_no_more(self)
         if self._task is not None:
             task, self._task = self._task, None
             reschedule(task, Error(trio.ClosedResourceError()))
@@ -195,7 +217,12 @@ class Reader:
     ) -> None:
         self.close()
 
-    def _at_the_newest(self) -> Item | None:
+    def _upto(self) -> int:
+        """The newest event that it may read now."""
+        return self._log.last if self._place in _CATCHING_UP else self._turns.visible()
+
+    def _rest(self) -> Ended | None:
+        """There is nothing to read now: the end, or a wait."""
         log = self._log
         if self._place is _Place.OVER:
             return None
@@ -205,7 +232,7 @@ class Reader:
         self._place = _Place.RESTED
         if self._ready is not None and not self._armed:
             self._armed = True
-            log.wait(self)
+            self._turns.wait(self, for_turn=self.behind > 0)
         return None
 
     def _missed(self) -> int:
@@ -216,22 +243,31 @@ class Reader:
             return log.first - 1 if dropped else 0
         if not dropped and self._place is not _Place.LEVEL:
             return 0
+        most = self._lag
         # One event is never too much, whatever its size, or it could not be read at all.
         if not dropped and (
             self.behind == 1
-            or (self.behind <= LAG_EVENTS and log.bytes_after(self.position) <= LAG_BYTES)
+            or (self.behind <= most.events and self._bytes_behind() <= most.bytes)
         ):
             return 0
-        return log.tail(LAG_EVENTS // KEPT_SHARE, LAG_BYTES // KEPT_SHARE) - 1
+        begin = log.tail(most.events // KEPT_SHARE, most.bytes // KEPT_SHARE)
+        return begin - 1
+
+    def _bytes_behind(self) -> int:
+        """At least the size of what it has not read."""
+        log = self._log
+        if log.size <= self._lag.bytes:
+            return log.size
+        return log.bytes_after(self.position)
 
     @enable_ki_protection
     async def _park(self) -> None:
         self._task = current_task()
-        self._log.wait(self)
+        self._turns.wait(self, for_turn=self.behind > 0)
         await wait_task_rescheduled(self._forget)
 
     def _forget(self, _: RaiseCancelT) -> Abort:
         # Trio wakes the cancelled task itself: a wake from the log would be the second.
         self._task = None
-        self._log.wait_no_more(self)
+        self._turns.wait_no_more(self)
         return Abort.SUCCEEDED

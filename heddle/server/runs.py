@@ -120,7 +120,7 @@ class Work(Protocol):
         """How many executions of nodes it has begun."""
         ...
 
-    async def execute(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def execute(self, inputs: Mapping[str, Any], /) -> Mapping[str, Any]:
         """Do it. What is raised ends the run."""
         ...
 
@@ -129,7 +129,7 @@ class Maker(Protocol):
     """Makes runs, as `heddle.launch.Engine` does."""
 
     def new_run(
-        self, prepared: Prepared, report: Callable[[Event], None], *, stream: bool
+        self, prepared: Prepared, report: Callable[[Event], None], /, *, stream: bool
     ) -> Work:
         """A run that has not begun. What is raised refuses it."""
         ...
@@ -161,7 +161,8 @@ class RunHandle:
         log: Its events.
         started_at: Seconds since the epoch.
         ending: How it ended, as all are told; None while it goes on.
-        error: What it failed with, without its traceback; None when it did not.
+        error: What it failed with or was stopped by, soon without its traceback; None
+            while it goes on and when it completed.
         stop: Why it was asked to end; None when nobody asked.
     """
 
@@ -228,7 +229,7 @@ class RunHandle:
     def weight(self) -> int:
         """About how many bytes it takes up once it has ended."""
         log, ending = self.log, self.ending
-        result = len(bytes(ending.state)) if isinstance(ending, Completed) else 0
+        result = memoryview(ending.state).nbytes if isinstance(ending, Completed) else 0
         return HANDLE_WEIGHT + log.size + EVENT_WEIGHT * (log.last - log.first + 1) + result
 
     def summary(self) -> RunSummary:
@@ -554,7 +555,7 @@ class Runs:
 
     def _retry_after(self) -> int:
         """When a slot will be free, going by how long runs take; 1 to 30 seconds."""
-        return min(30, max(1, math.ceil(self._mean_seconds / self.max_concurrent)))
+        return math.ceil(min(30, max(1, self._mean_seconds / self.max_concurrent)))
 
 
 _PASSING: Final = (trio.Cancelled, KeyboardInterrupt, GeneratorExit)
