@@ -228,6 +228,10 @@ class ModelClient:
         """
         if self._closed:
             raise ConnectFailed("the client is closed")
+        # A new connection is rare, and a good moment to let go of old ones elsewhere.
+        oldest_allowed = trio.current_time() - _IDLE_PATIENCE
+        for pool in self._pools.values():
+            pool.expire(oldest_allowed)
         return await self._connector.open(endpoint, proxy)
 
 

@@ -694,6 +694,19 @@ async def test_endpoints_of_one_origin_share_connections() -> None:
         assert server.connections == 1
 
 
+async def test_connections_to_one_origin_expire_while_another_is_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with client_and() as (client, endpoint, _), model_endpoint() as other:
+        await client.chat(endpoint, ask())
+        assert connections(client) == 1
+        monkeypatch.setattr("heddle.models.client._IDLE_PATIENCE", 0.0)
+
+        await client.chat(endpoint_at(other.url), ask())
+
+        assert connections(client) == 1
+
+
 async def test_many_calls_at_once_are_kept_apart() -> None:
     async with client_and() as (client, endpoint, server), trio.open_nursery() as nursery:
 
