@@ -45,7 +45,7 @@ types: .venv/ready
 
 coverage: .venv/ready
 	.venv/bin/coverage erase
-	COVERAGE_PROCESS_START=$(CURDIR)/pyproject.toml .venv/bin/coverage run -m pytest -q
+	.venv/bin/coverage run -m pytest -q
 	.venv/bin/coverage combine --quiet
 	.venv/bin/coverage report
 
