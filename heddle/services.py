@@ -8,13 +8,13 @@ for a flow without a model must not pay for one.
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from heddle.spec import Component
 from plugins_host.conversation import ModelRequest, ModelResponse
 
 if TYPE_CHECKING:
-    from heddle.models import Endpoint, LlmConfig, ModelClient
+    from heddle.models import Endpoint, ModelClient
     from heddle.tools import Tools
 
 MAX_ENDPOINTS: Final = 1024
@@ -38,7 +38,7 @@ class ModelService:
         """The generation parameters that the configuration sets."""
         from heddle.models import request_defaults
 
-        return request_defaults(cast("LlmConfig", llm))
+        return request_defaults(llm)
 
     async def chat(
         self,
@@ -60,7 +60,7 @@ class ModelService:
             return kept[1]
         from heddle.models import endpoint_for
 
-        endpoint = endpoint_for(cast("LlmConfig", llm), self._environ)
+        endpoint = endpoint_for(llm, self._environ)
         self._endpoints[id(llm)] = (llm, endpoint)
         if len(self._endpoints) > MAX_ENDPOINTS:
             self._endpoints.popitem(last=False)

@@ -109,7 +109,7 @@ Examples:
     help=f"Print events as JSON lines instead of the result: {', '.join(PROTOCOLS)}.",
 )
 @click.option(
-    "-i", "--interactive", is_flag=True, help="Chat with the flow (in a later version)."
+    "-i", "--interactive", is_flag=True, help="Chat: each line of stdin is a run."
 )
 @click.option("-v", "--verbose", is_flag=True, help="Show what goes in and comes out.")
 @click.option("-q", "--quiet", is_flag=True, help="Show errors only.")
@@ -139,11 +139,11 @@ def command(
     Progress, warnings and errors go to stderr. The exit status is 0 when the flow reached
     its end, 1 when it failed, 2 for wrong usage, 130 when it was interrupted.
     """
-    if interactive:
+    if interactive and (protocol is not None or input_ == "-"):
         raise WrongUsage(
-            "chat comes in a later version",
+            "a chat reads lines from stdin and answers on stdout",
             where="--interactive",
-            fix="Give the starting state with --input.",
+            fix="Leave out --protocol and --input -.",
         )
     if protocol is not None and protocol not in PROTOCOLS:
         raise WrongUsage(
@@ -179,6 +179,7 @@ def command(
         verbose=verbose,
         quiet=quiet,
         debug=is_debugging(),
+        interactive=interactive,
     )
 
 
@@ -190,8 +191,9 @@ def run_once(
     verbose: bool,
     quiet: bool,
     debug: bool,
+    interactive: bool,
 ) -> None:
-    """Load, run, and print the result."""
+    """Load, run, and print the result; or run and print for each line of a chat."""
     from heddle import launch
 
     installed = launch.install(options)
@@ -204,33 +206,40 @@ def run_once(
     from heddle.cli.plain import overheard, warning
     from heddle.cli.session import Session
 
-    session: Session[dict[str, Any]]
+    session: Session[dict[str, Any] | None]
     reader = choose(
         protocol,
         verbose=verbose,
         quiet=quiet,
         shown=warnings,
         stop=lambda reason: session.stop(reason),
+        interactive=interactive,
     )
     session = Session(reader.outlets, animate=reader.animate, ended=reader.ended)
     for text in (*installed.warnings, *(f"{flow} {each}" for each in warnings)):
         reader.remark(warning(text))
 
-    async def execute() -> dict[str, Any]:
-        return await launch.run(
-            prepared,
+    async def execute() -> dict[str, Any] | None:
+        async with launch.open_engine(
             options,
-            reader.see,
             installed=installed,
             plugin_log=lambda said: reader.remark(overheard(said)),
-        )
+        ) as engine:
+            if interactive:
+                from heddle.cli.chat import chat
+
+                await chat(engine, prepared, options.inputs, reader)
+                return None
+            return await engine.run(
+                prepared, options.inputs, reader.see, stream=options.stream
+            )
 
     # What was imported and compiled stays to the end: never look through it for garbage.
     gc.freeze()
     gc.enable()
     with told_to(reader.remark, tracebacks=debug):
         result = trio.run(session.execute, execute)
-    if protocol is None:
+    if protocol is None and result is not None:
         try:
             print_result(result)
         except OSError as error:
@@ -244,6 +253,7 @@ def choose(
     quiet: bool,
     shown: Iterable[str],
     stop: Callable[[Exception], None],
+    interactive: bool = False,
 ) -> "Reader":
     """Who reads the events."""
     from heddle.cli import readers
@@ -254,7 +264,8 @@ def choose(
     if quiet or sys.stderr is None:
         return readers.Silent()
     lines = PlainLines(verbose=verbose, shown=frozenset(shown))
-    if sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb":
+    animated = sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    if animated and not interactive:
         from heddle.cli.live import Live
 
         return Live(lines)

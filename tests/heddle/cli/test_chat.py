@@ -1,0 +1,114 @@
+"""``heddle run -i``: lines in, answers out, policies heard."""
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+from tests.heddle.cli.conftest import COMMAND, Heddle, surroundings
+
+EXAMPLES = Path(__file__).parents[3] / "examples" / "policies"
+
+
+def scripted(tmp_path: Path, *steps: dict[str, object], inputs: object = None) -> str:
+    """A flow of one LlmNode whose scripted model answers with what it was asked."""
+    model = {
+        "component_type": "OpenAiCompatibleConfig",
+        "id": "m",
+        "name": "m",
+        "model_id": "m",
+        "url": "scripted:",
+        "metadata": {"script": list(steps)},
+    }
+    nodes = {
+        "start": {"component_type": "StartNode", "name": "start", "inputs": inputs or []},
+        "ask": {
+            "component_type": "LlmNode",
+            "name": "ask",
+            "prompt_template": "{{message}}",
+            "llm_config": model,
+        },
+        "end": {"component_type": "EndNode", "name": "end"},
+    }
+    edges = [
+        {
+            "component_type": "ControlFlowEdge",
+            "name": f"{a}-{b}",
+            "from_node": {"$component_ref": a},
+            "to_node": {"$component_ref": b},
+        }
+        for a, b in (("start", "ask"), ("ask", "end"))
+    ]
+    document = {
+        "component_type": "Flow",
+        "name": "chat",
+        "start_node": {"$component_ref": "start"},
+        "nodes": [{"$component_ref": name} for name in nodes],
+        "control_flow_connections": edges,
+        "$referenced_components": {
+            name: {"id": name, **node} for name, node in nodes.items()
+        },
+    }
+    path = tmp_path / "chat.json"
+    path.write_text(json.dumps(document), encoding="utf-8")
+    return str(path)
+
+
+def test_each_line_is_a_run_and_its_answer_a_line(heddle: Heddle, tmp_path: Path) -> None:
+    flow = scripted(tmp_path, {"content": "You said {{user}}."})
+    done = heddle("run", "-i", flow, stdin="one\n\ntwo\n/exit\nthree\n")
+    assert done.status == 0
+    assert done.stdout == "You said one.\nYou said two.\n"
+
+
+def test_a_chat_ends_with_its_input(heddle: Heddle, tmp_path: Path) -> None:
+    flow = scripted(tmp_path, {"content": "You said {{user}}."})
+    assert heddle("run", "-i", flow, stdin="one").stdout == "You said one.\n"
+
+
+def test_a_failed_answer_is_told_and_the_chat_goes_on(
+    heddle: Heddle, tmp_path: Path
+) -> None:
+    flow = scripted(tmp_path)
+    done = heddle("run", "-i", flow, stdin="one\ntwo\n")
+    assert done.status == 0
+    assert done.stdout == ""
+    assert done.stderr.count("Error: node 'ask' (LlmNode)") == 2
+
+
+def test_what_a_policy_did_is_never_silent(heddle: Heddle) -> None:
+    done = heddle(
+        *("run", "-i", str(EXAMPLES / "flows" / "clean_up.json")),
+        *("--tools-dir", str(EXAMPLES / "tools")),
+        *("--plugin", str(EXAMPLES / "approval_gate.json")),
+        stdin="tidy up\n",
+    )
+    assert done.status == 0
+    assert "! middleware 'ApprovalGate' of plugin 'approval-gate'" in done.stderr
+    assert done.stdout.startswith("I may not delete the folder.")
+
+
+def test_frames_and_a_piped_state_are_refused_with_a_chat(heddle: Heddle) -> None:
+    for more in (("--protocol", "heddle"), ("--input", "-")):
+        done = heddle("run", "-i", "flow.json", *more)
+        assert done.status == 2
+        assert "a chat reads lines from stdin and answers on stdout" in done.stderr
+
+
+def test_a_signal_ends_a_chat_that_waits_for_a_line(tmp_path: Path) -> None:
+    flow = scripted(tmp_path, {"content": "You said {{user}}."})
+    with subprocess.Popen(
+        [*COMMAND, "run", "-i", flow],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=surroundings(tmp_path),
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b"one\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == b"You said one.\n"
+        os.kill(process.pid, signal.SIGINT)
+        assert process.wait(timeout=10) == 130
