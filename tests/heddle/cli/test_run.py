@@ -278,7 +278,6 @@ def test_a_closed_stdout_is_told_before_anything_runs(
         (["flow.json", "--tool-dir", "x"], "--tools-dir"),
         (["flow.json", "--input", "[]"], "--input: this is an array"),
         (["flow.json", "--input", "@nothing"], "--input @nothing: cannot read it"),
-        (["flow.json", "-i"], "chat comes in a later version"),
     ],
 )
 def test_wrong_usage_is_status_2(
