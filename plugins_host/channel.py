@@ -364,15 +364,21 @@ class Channel:
             for _ in range(_BURST):
                 if not self._pump():
                     break
-            now = trio.current_time()
-            for call in [call for call in self._calls.values() if call.due <= now]:
-                self._expire(call)
-            for id_, cancel in [*self._cancels.items()]:
-                if cancel.due <= now:
-                    self._cancel_ended(id_, stopped=False, at=None)
-            dues = [call.due for call in self._calls.values()]
-            dues += [cancel.due for cancel in self._cancels.values()]
-            self._watch_at = min(dues, default=float("inf"))
+            self._watch_at = self._give_up(trio.current_time())
+
+    def _give_up(self, now: float) -> float:
+        """Give up what is due; the next instant at which something is.
+
+        Not in the task that waits, whose variables would keep a run that has ended.
+        """
+        for call in [call for call in self._calls.values() if call.due <= now]:
+            self._expire(call)
+        for id_, cancel in [*self._cancels.items()]:
+            if cancel.due <= now:
+                self._cancel_ended(id_, stopped=False, at=None)
+        dues = [call.due for call in self._calls.values()]
+        dues += [cancel.due for cancel in self._cancels.values()]
+        return min(dues, default=float("inf"))
 
     def _expire(self, call: Call) -> None:
         """No answer in time: give up the call, and tell the plugin."""
