@@ -30,7 +30,7 @@ from heddle.events import (
     TokenDelta,
 )
 from heddle.server.endings import Cancelled, ShownError, Stop
-from heddle.server.event_json import encode_events
+from heddle.server.event_json import EventEncoder
 from heddle.server.event_log import Batch, EventLog
 from heddle.server.event_reader import Reader
 from heddle.server.pacer import Pacer
@@ -145,7 +145,7 @@ def unread_event() -> Iterator[Answer]:
         log.finish(ENDED)
 
     def floor() -> None:
-        encode_events(SHORT, str)
+        EventEncoder(str).encode(SHORT)
 
     a = median(time_calls(ours, calls=2_000)) / len(SHORT) * 1e6
     b = median(time_calls(floor, calls=2_000)) / len(SHORT) * 1e6
@@ -214,7 +214,7 @@ def registry() -> Iterator[Answer]:
     async def floor() -> float:
         async def one() -> None:
             await ShortRun(lambda _event: None).execute({})
-            encode_events(SHORT, str)
+            EventEncoder(str).encode(SHORT)
             ended.set()
 
         async with trio.open_nursery() as nursery:

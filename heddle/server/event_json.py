@@ -1,7 +1,8 @@
 """Run events as JSON, as all who follow a run are sent them.
 
-Each event is encoded once. Values that stand in several events of one turn (the state
-that one node leaves is the state that the next one is given) are encoded once as well.
+Each event is encoded once. A large value that stands in several events (the state that
+one node leaves is the state that the next one is given) is encoded once as well, for the
+values of a state are never changed, only replaced.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +16,9 @@ from heddle.events import (
     ErrorInfo,
     Event,
     FlowCompleted,
+    NodeCompleted,
     NodeFailed,
+    NodeStarted,
     PluginEmitted,
     PluginLogged,
     ToolReturned,
@@ -23,37 +26,83 @@ from heddle.events import (
 )
 from heddle.server.endings import Conceal
 
-_encode: Final[Callable[[Any], bytes]] = msgspec.json.Encoder().encode
+LARGE: Final = 4096
+"""Bytes of an event from which on looking for values that it has in common with the next
+one costs less than encoding them again."""
 
+LARGE_VALUE: Final = 512
+"""Bytes of such a value."""
 
 Known: TypeAlias = tuple[Mapping[str, Any], Raw]
 """A run's result, and the JSON that it has already been made into."""
 
+_encode: Final[Callable[[Any], bytes]] = msgspec.json.Encoder().encode
 
-def encode_events(
-    events: Sequence[Event], conceal: Conceal, known: Known | None = None
-) -> list[bytes]:
-    """One JSON object an event. Never raises: what has no JSON is told as a warning.
+
+class EventEncoder:
+    """Encodes the events of one run, in their order.
 
     Args:
-        events: In the order of the run.
         conceal: Applied to the texts of errors and warnings.
-        known: What need not be encoded again.
     """
-    return [_encode_one(event, conceal, known) for event in events]
 
+    __slots__ = ("_conceal", "_parts")
 
-def _encode_one(event: Event, conceal: Conceal, known: Known | None) -> bytes:
-    kind = type(event)
-    try:
-        if kind in _CONCEALED:
-            return _encode(_CONCEALED[kind](event, conceal))
-        if known and isinstance(event, FlowCompleted) and event.state is known[0]:
+    def __init__(self, conceal: Conceal) -> None:
+        self._conceal = conceal
+        # The large values of the newest large state, by identity. The values themselves
+        # are held as well, so that no other value can come to have their identity.
+        self._parts: dict[int, tuple[object, Raw]] | None = None
+
+    def encode(self, events: Sequence[Event], known: Known | None = None) -> list[bytes]:
+        """One JSON object an event. Never raises: what has no JSON is told as a warning.
+
+        Args:
+            events: The next ones.
+            known: What need not be encoded.
+        """
+        encoded: list[bytes] = []
+        for event in events:
+            kind = type(event)
+            try:
+                if kind in _STATES:
+                    data = self._with_state(event, known)
+                elif kind in _CONCEALED:
+                    data = _encode(_CONCEALED[kind](event, self._conceal))
+                else:
+                    data = _encode(event)
+            except Exception as error:  # noqa: BLE001  a reader must not cost the run its life
+                data = _encode(_no_json(event, error))
+            encoded.append(data)
+        return encoded
+
+    def _with_state(self, event: Any, known: Known | None) -> bytes:
+        if known is not None and event.state is known[0]:
             return _encode(replace(event, state=known[1]))
-        return _encode(event)
-    except Exception as error:  # noqa: BLE001  a reader must not cost the run its life
-        name = event.type if isinstance(event, PluginEmitted) else kind.__name__
-        return _encode(Warned(f"event {name!a} has no JSON ({type(error).__name__})"))
+        parts = self._parts
+        if parts is None:
+            data = _encode(event)
+            if len(data) > LARGE:
+                self._parts = {}
+            return data
+        state: dict[str, Any] = {}
+        kept: dict[int, tuple[object, Raw]] = {}
+        for name, value in event.state.items():
+            part = parts.get(id(value))
+            if part is None:
+                state[name] = raw = Raw(_encode(value))
+                if memoryview(raw).nbytes > LARGE_VALUE:
+                    kept[id(value)] = (value, raw)
+            else:
+                state[name] = part[1]
+                kept[id(value)] = part
+        self._parts = kept or None
+        return _encode(replace(event, state=state))
+
+
+def _no_json(event: Event, error: Exception) -> Warned:
+    name = event.type if isinstance(event, PluginEmitted) else type(event).__name__
+    return Warned(f"event {name!a} has no JSON ({type(error).__name__})")
 
 
 def encode_result(result: Mapping[str, Any]) -> Raw:
@@ -82,6 +131,8 @@ def _failed(event: Any, conceal: Conceal) -> Any:
 def _said(event: Any, conceal: Conceal) -> Any:
     return replace(event, message=conceal(event.message))
 
+
+_STATES: Final = frozenset({NodeStarted, NodeCompleted, FlowCompleted})
 
 _CONCEALED: Final[dict[type, Callable[[Any, Conceal], Any]]] = {
     NodeFailed: _failed,

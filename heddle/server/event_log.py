@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from heddle.events import Event
 from heddle.server.endings import Completed, Conceal, Ending
-from heddle.server.event_json import Known, encode_events
+from heddle.server.event_json import EventEncoder, Known
 from heddle.server.turns import Pace, Turns
 
 MAX_PENDING: Final = 64
@@ -106,7 +106,7 @@ class EventLog:
     """
 
     __slots__ = (
-        "_conceal",
+        "_encoder",
         "_gone",
         "_kept",
         "_limits",
@@ -138,7 +138,7 @@ class EventLog:
         self.size = 0
         self.tally = Tally() if tally is None else tally
         self._limits = limits
-        self._conceal = conceal
+        self._encoder: EventEncoder | None = EventEncoder(conceal)
         self._pace = pace
         self._pending: list[Event] = []
         # Dropped events leave empty places at the front, cleared away now and then.
@@ -181,6 +181,7 @@ class EventLog:
         self._encode(known)
         self.ending = ending
         self._shared = None
+        self._encoder = None
         if self._turns is not None:
             self._turns.end()
 
@@ -235,7 +236,8 @@ class EventLog:
     # Itself
 
     def _encode(self, known: Known | None = None) -> None:
-        encoded = encode_events(self._pending, self._conceal, known)
+        assert self._encoder is not None
+        encoded = self._encoder.encode(self._pending, known)
         self._pending = []
         self._kept += encoded
         self.size += sum(map(len, encoded))

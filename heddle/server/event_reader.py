@@ -73,9 +73,6 @@ class _Place(Enum):
     """It has been told how the run ended."""
 
 
-_CATCHING_UP: Final = frozenset({_Place.FRESH, _Place.BEHIND})
-
-
 class Reader:
     """Follows ``log`` from event ``start``; used by one task.
 
@@ -84,7 +81,7 @@ class Reader:
         start: The first event wanted. Below 1 it is 1; beyond the newest event it is
             the next one to come.
         ready: Called when there is something to take after `take` returned None; for
-            who waits for many readers at once and calls no `next`. Must not raise.
+            who waits for many readers at once and calls no `next`. Must not wait.
         lag: How far it may fall behind while it is busy.
     """
 
@@ -142,7 +139,7 @@ class Reader:
         if self._closed:
             raise trio.ClosedResourceError
         log = self._log
-        upto = self._upto()
+        upto = self._turns.visible()
         if upto <= self.position:
             return self._rest()
         log.encode()
@@ -168,7 +165,7 @@ class Reader:
         """
         if self._place is _Place.OVER:
             raise trio.EndOfChannel
-        if self._upto() > self.position or self._log.ending is not None:
+        if self._turns.visible() > self.position or self._log.ending is not None:
             await checkpoint()
         while True:
             item = self.take()
@@ -193,7 +190,8 @@ class Reader:
         if self._task is not None:
             task, self._task = self._task, None
             reschedule(task)
-        elif self._ready is not None:
+        else:
+            assert self._ready is not None
             self._armed = False
             self._ready()
 
@@ -216,10 +214,6 @@ class Reader:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
-
-    def _upto(self) -> int:
-        """The newest event that it may read now."""
-        return self._log.last if self._place in _CATCHING_UP else self._turns.visible()
 
     def _rest(self) -> Ended | None:
         """There is nothing to read now: the end, or a wait."""

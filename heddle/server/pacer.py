@@ -1,14 +1,10 @@
 """One task that calls others back later: how often the readers of busy runs are woken."""
 
-import logging
 from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
-from typing import Final
 
 import trio
-
-_LOG: Final = logging.getLogger("heddle.server")
 
 
 class Pacer:
@@ -24,7 +20,10 @@ class Pacer:
         return trio.current_time()
 
     def at(self, when: float, call: Callable[[], None]) -> None:
-        """Call once at that time; of several at one time, in the order of asking."""
+        """Call once at that time; of several at one time, in the order of asking.
+
+        The call must neither wait nor raise.
+        """
         heappush(self._calls, (when, next(self._numbers), call))
         self._scope.deadline = min(self._scope.deadline, when)
 
@@ -41,7 +40,4 @@ class Pacer:
         now = self.now()
         while self._calls and self._calls[0][0] <= now:
             _, _, call = heappop(self._calls)
-            try:
-                call()
-            except Exception:  # noqa: BLE001  it is one reader's, and all need the pacer
-                _LOG.exception("a reader of a run could not be woken")
+            call()

@@ -107,6 +107,13 @@ class AtNode(Protocol):
         ...
 
 
+class Place(Struct, frozen=True):
+    """Where a run ended: no more of its flow than the node's name and type."""
+
+    name: str
+    type: str
+
+
 class Work(Protocol):
     """One execution of a flow, as `heddle.engine.run.Run` is."""
 
@@ -185,8 +192,8 @@ class RunHandle:
         "stop",
     )
 
-    def __init__(self, identity: str, flow: str, log: EventLog, *, detached: bool) -> None:
-        self.id = identity
+    def __init__(self, flow: str, log: EventLog, work: Work, *, detached: bool) -> None:
+        self.id = log.run
         self.flow = flow
         self.detached = detached
         self.log = log
@@ -197,7 +204,7 @@ class RunHandle:
         self.scope = trio.CancelScope()
         self._began = trio.current_time()
         self._seconds = 0.0
-        self._work: Work | None = None
+        self._work: Work | None = work
         self._at: AtNode | None = None
         self._executions = 0
         self._ended: trio.Event | None = None
@@ -229,8 +236,12 @@ class RunHandle:
     def weight(self) -> int:
         """About how many bytes it takes up once it has ended."""
         log, ending = self.log, self.ending
-        result = memoryview(ending.state).nbytes if isinstance(ending, Completed) else 0
-        return HANDLE_WEIGHT + log.size + EVENT_WEIGHT * (log.last - log.first + 1) + result
+        if isinstance(ending, Completed):
+            told = memoryview(ending.state).nbytes
+        else:
+            # Once as it is told and once in the exception.
+            told = 0 if ending is None else 2 * len(ending.error.message)
+        return HANDLE_WEIGHT + log.size + EVENT_WEIGHT * (log.last - log.first + 1) + told
 
     def summary(self) -> RunSummary:
         """How it stands, for lists."""
@@ -280,18 +291,15 @@ class RunHandle:
 
     # For `Runs`
 
-    def begin(self, work: Work) -> None:
-        """This is what it does."""
-        self._work = work
-
     def finish(
         self, ending: Ending, error: Fault | None, result: Mapping[str, Any] | None
     ) -> None:
         """It has ended: let go of what it worked with, and tell who waits."""
         work, self._work = self._work, None
-        if work is not None:
-            self._at = work.at
-            self._executions = work.executions
+        assert work is not None
+        at = work.at
+        self._at = None if at is None else Place(at.name, at.type)
+        self._executions = work.executions
         self._seconds = trio.current_time() - self._began
         self.error = error
         self.ending = ending
@@ -347,6 +355,8 @@ class Runs:
         conceal: Conceal = str,
         on_end: Callable[[RunHandle], None] = _nothing,
     ) -> None:
+        if max_concurrent < 1:
+            raise ValueError(f"there is room for one run at least, not {max_concurrent}")
         self.max_concurrent = max_concurrent
         self.draining = False
         self.accepted = 0
@@ -393,6 +403,7 @@ class Runs:
         stream: bool,
         detached: bool,
         flow: str,
+        maker: Maker | None = None,
     ) -> RunHandle:
         """Begin a run, or refuse it at once.
 
@@ -402,6 +413,7 @@ class Runs:
             stream: Whether the text of models is wanted as it comes.
             detached: Whether it goes on without who starts it.
             flow: What the flow is called in lists and logs.
+            maker: Who makes this one, when it needs something that others don't.
 
         Raises:
             Draining: The server is stopping.
@@ -422,9 +434,8 @@ class Runs:
             pace=self._pacer,
             tally=self.tally,
         )
-        work = self._maker.new_run(prepared, log.append, stream=stream)
-        run = RunHandle(identity, flow, log, detached=detached)
-        run.begin(work)
+        work = (maker or self._maker).new_run(prepared, log.append, stream=stream)
+        run = RunHandle(flow, log, work, detached=detached)
         self._active[identity] = run
         self.accepted += 1
         self._nursery.start_soon(self._live, run, work, inputs, name=f"run {identity}")

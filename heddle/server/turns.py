@@ -6,6 +6,7 @@ each makes one write of many events, the same for all. How long the readers were
 one turn says when the next one begins.
 """
 
+import logging
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -16,6 +17,8 @@ LONGEST_TURN: Final = 2e-3
 TURN_SHARE: Final = 4
 """How many times as long as the readers are busy in a turn it is at least until the next
 one begins: most of the time is left to the run, however many there are."""
+
+_LOG: Final = logging.getLogger("heddle.server")
 
 
 class Pace(Protocol):
@@ -34,7 +37,7 @@ class Waiting(Protocol):
     """A reader that waits for something to read."""
 
     def wake(self) -> None:
-        """There may be something. Must neither wait nor raise."""
+        """There may be something. Must not wait."""
         ...
 
 
@@ -110,6 +113,7 @@ class Turns:
             for_turn: Whether there are events, and only its turn is to come.
         """
         self._waiting.append(reader)
+        # Those who come back count; who they are makes no difference.
         if self._busy:
             self._busy -= 1
             if not self._busy:
@@ -146,8 +150,7 @@ class Turns:
 
     def _read(self) -> None:
         """Most readers have read what there was in this turn."""
-        if self._pace is None:
-            return
+        assert self._pace is not None
         took = self._pace.now() - self._began
         due = self._began + max(self.readers * SHORTEST_TURN, TURN_SHARE * took)
         if due < self._due:
@@ -158,4 +161,7 @@ class Turns:
     def _wake_all(self) -> None:
         waiting, self._waiting = self._waiting, []
         for reader in waiting:
-            reader.wake()
+            try:
+                reader.wake()
+            except Exception:  # noqa: BLE001  one reader's bug is neither the run's nor the others'
+                _LOG.exception("a reader of a run could not be woken")

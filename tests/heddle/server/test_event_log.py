@@ -1,6 +1,7 @@
 """The events of a run: numbered, encoded once, bounded, read at any pace."""
 
 from collections.abc import Sequence
+from itertools import cycle
 
 import msgspec
 import pytest
@@ -358,6 +359,22 @@ def test_who_waits_for_many_readers_is_told_once_when_there_is_something() -> No
     assert reader.take() is ENDED
 
 
+def test_a_reader_that_cannot_be_woken_is_nobody_elses_trouble(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def broken() -> None:
+        raise ValueError("a connection with a bug")
+
+    log = EventLog("r")
+    told: list[str] = []
+    for ready in (broken, lambda: told.append("ready")):
+        assert Reader(log, ready=ready).take() is None
+    fill(log, 1)
+    assert told == ["ready"]
+    assert log.last == 1
+    assert "could not be woken" in caplog.text
+
+
 def test_a_closed_reader_is_told_nothing() -> None:
     log = EventLog("r")
     told: list[str] = []
@@ -477,6 +494,24 @@ async def test_many_readers_are_woken_less_often_than_events_come(
     turns = {tuple(batch) for batch in batches}
     assert 5 <= len(turns) <= 15
     assert len(batches) == 100 * len(turns)
+
+
+async def test_who_joins_late_catches_up_at_once(autojump_clock: MockClock) -> None:
+    pacer = Pacer()
+    log = EventLog("r", pace=pacer)
+    others = [Reader(log) for _ in range(50)]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(pacer.run)
+        fill(log, 5)
+        for reader in others:
+            assert numbers(await reader.next()) == [1, 2, 3, 4, 5]
+        fill(log, 1)  # to be read in the next turn
+        with Reader(log) as late:
+            assert numbers(late.take()) == [1, 2, 3, 4, 5]
+            assert trio.current_time() == 0
+            assert numbers(await late.next()) == [6]
+            assert 0 < trio.current_time() < 1
+        nursery.cancel_scope.cancel()
 
 
 async def test_a_reader_alone_is_woken_at_once() -> None:
@@ -620,37 +655,47 @@ def test_a_reader_that_keeps_up_misses_nothing(operations: list[tuple[str, int]]
     assert log.tally.lagged == 0
 
 
-@given(
-    run=st.lists(
-        st.tuples(st.integers(1, 30), st.sampled_from([0, 0.001, 0.1])), max_size=20
-    ),
-    paces=st.lists(st.lists(st.sampled_from([0, 0.003, 0.2, 5]), min_size=1), max_size=6),
-    paced=st.booleans(),
+RUNS = st.lists(
+    st.tuples(st.integers(1, 30), st.sampled_from([0, 0.001, 0.1])), max_size=20
 )
-@settings(deadline=None, max_examples=60)
+"""How many events come, and the seconds until the next ones do."""
+
+READERS = st.lists(
+    st.lists(
+        st.tuples(st.sampled_from([0, 0.003, 0.2, 5]), st.sampled_from([0.001, 1, 100])),
+        min_size=1,
+    ),
+    max_size=6,
+)
+"""The seconds that each reader is busy with what it read, and that it waits for more
+before it does something else and comes back."""
+
+
+@given(RUNS, READERS, st.booleans())
+@settings(deadline=None, max_examples=80)
 def test_readers_of_any_speed_never_slow_the_run(
-    run: list[tuple[int, float]], paces: list[list[float]], paced: bool
+    run: list[tuple[int, float]], readers: list[list[tuple[float, float]]], paced: bool
 ) -> None:
     async def main() -> None:
         pacer = Pacer()
         limits = LogLimits(events=50, bytes=2000)
         log = EventLog("r", limits=limits, pace=pacer if paced else None)
 
-        async def follow(pauses: list[float]) -> None:
+        async def follow(habits: list[tuple[float, float]]) -> None:
             with Reader(log, lag=LogLimits(20, 1000)) as reader:
                 model = Model(reader)
-                turn = 0
-                async for item in reader:
-                    model.see(item)
-                    await trio.sleep(pauses[turn % len(pauses)])
-                    turn += 1
-                assert model.ended
+                for busy, patience in cycle(habits):
+                    with trio.move_on_after(patience):
+                        model.see(await reader.next())
+                    if model.ended:
+                        return
+                    await trio.sleep(busy)
 
         async with trio.open_nursery() as around:
             around.start_soon(pacer.run)
             async with trio.open_nursery() as nursery:
-                for pauses in paces:
-                    nursery.start_soon(follow, pauses)
+                for habits in readers:
+                    nursery.start_soon(follow, habits)
                 began = trio.current_time()
                 for count, pause in run:
                     fill(log, count)

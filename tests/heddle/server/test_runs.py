@@ -74,6 +74,15 @@ async def test_a_run_goes_on_beside_its_starter_and_ends_with_its_state() -> Non
         assert await run.wait_ended() is ending
 
 
+async def test_many_may_wait_for_one_end() -> None:
+    async with Runs(Scripted(hang)) as runs, trio.open_nursery() as nursery:
+        run = begin(runs)
+        for _ in range(3):
+            nursery.start_soon(run.wait_ended)
+        await wait_all_tasks_blocked()
+        run.cancel()
+
+
 async def test_a_run_tells_where_it_is_and_how_long_it_has_gone_on(
     autojump_clock: MockClock,
 ) -> None:
@@ -353,6 +362,19 @@ async def test_whether_text_is_streamed_is_each_runs_own() -> None:
     assert maker.streamed == [True, False]
 
 
+async def test_a_run_may_have_a_maker_of_its_own() -> None:
+    async with Runs(Scripted(hang)) as runs:
+        run = runs.start(
+            PREPARED, {}, stream=False, detached=False, flow="f", maker=Scripted(echo)
+        )
+        assert isinstance(await run.wait_ended(), Completed)
+
+
+def test_there_is_room_for_one_run_at_least() -> None:
+    with pytest.raises(ValueError, match="not 0"):
+        Runs(Scripted(echo), max_concurrent=0)
+
+
 async def test_no_run_begins_before_the_block_and_after_it() -> None:
     runs = Runs(Scripted(echo))
     with pytest.raises(RunsRefused):
@@ -589,6 +611,10 @@ async def test_the_weight_of_an_ended_run_is_that_of_its_events_and_result() -> 
         run = begin(runs, {"text": "y" * 30_000})
         await run.wait_ended()
         assert 80_000 < run.weight < 85_000
+        runs._maker = raising(Fault("z" * 30_000))
+        failed = begin(runs)
+        await failed.wait_ended()
+        assert 60_000 < failed.weight < 65_000
 
 
 # -- with the engine --------------------------------------------------------------------

@@ -1,0 +1,95 @@
+"""Events as JSON: the same whether values are encoded anew or were already."""
+
+from typing import Any
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from heddle.events import (
+    Event,
+    FlowCompleted,
+    NodeCompleted,
+    NodeStarted,
+    PluginEmitted,
+    TokenDelta,
+)
+from heddle.server.event_json import LARGE, EventEncoder, encode_result
+from plugins_host.conversation import Usage
+
+VALUES: st.SearchStrategy[Any] = st.one_of(
+    st.none(),
+    st.integers(),
+    st.text(max_size=5),
+    st.sampled_from([["x" * 600], {"deep": {"er": list(range(2000))}}, "y" * 5000, []]),
+)
+STATES = st.dictionaries(st.text(max_size=3), VALUES, max_size=4)
+
+
+@given(st.lists(STATES, min_size=1, max_size=8), st.lists(st.integers(1, 4), min_size=1))
+@settings(deadline=None)
+def test_an_event_has_the_json_that_it_has_alone(
+    states: list[dict[str, Any]], cuts: list[int]
+) -> None:
+    carried: dict[str, Any] = {}
+    events: list[Event] = []
+    for state in states:
+        carried = {**carried, **state}
+        events += [
+            NodeStarted("n", "T", carried, 1),
+            TokenDelta("n", "t"),
+            PluginEmitted("plugin:A:b", "n", "T", state),
+            NodeCompleted("n", "T", dict(state), 1, Usage(1, 2)),
+        ]
+    events.append(FlowCompleted(carried))
+    encoder = EventEncoder(str)
+    encoded: list[bytes] = []
+    at = 0
+    for turn in range(len(events)):
+        count = cuts[turn % len(cuts)]
+        encoded += encoder.encode(events[at : at + count])
+        at += count
+    assert encoded == [msgspec.json.encode(event) for event in events]
+
+
+def test_a_large_value_that_stays_is_encoded_once(monkeypatch: Any) -> None:
+    encoded: list[object] = []
+
+    def watched(value: object) -> bytes:
+        encoded.append(value)
+        return msgspec.json.encode(value)
+
+    monkeypatch.setattr("heddle.server.event_json._encode", watched)
+    large = ["x" * LARGE]
+    encoder = EventEncoder(str)
+    for _ in range(10):
+        encoder.encode([NodeStarted("n", "T", {"large": large, "small": 1}, 1)])
+    assert sum(1 for each in encoded if each is large) == 1
+
+
+def test_a_value_that_replaced_another_is_told() -> None:
+    encoder = EventEncoder(str)
+    for number in range(5):
+        (data,) = encoder.encode([NodeStarted("n", "T", {"v": [number, "x" * LARGE]}, 1)])
+        assert msgspec.json.decode(data)["state"]["v"][0] == number
+
+
+def test_large_values_are_let_go_with_the_state_that_they_were_in() -> None:
+    encoder = EventEncoder(str)
+    large = {"large": "x" * LARGE}
+    encoder.encode([NodeStarted("n", "T", large, 1)] * 2)
+    assert encoder._parts
+    encoder.encode([NodeStarted("n", "T", {"small": 1}, 1)])
+    assert encoder._parts is None
+
+
+def test_a_known_result_is_spliced() -> None:
+    result = {"a": [1, 2]}
+    raw = encode_result(result)
+    assert bytes(raw) == b'{"a":[1,2]}'
+    (data,) = EventEncoder(str).encode([FlowCompleted(result)], (result, Raw(b"{}")))
+    assert data == b'{"type":"flow_complete","state":{}}'
+    # Another state that only looks the same is encoded by itself.
+    (data,) = EventEncoder(str).encode([FlowCompleted({"a": 1})], (result, Raw(b"{}")))
+    assert data == b'{"type":"flow_complete","state":{"a":1}}'
