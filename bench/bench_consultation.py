@@ -30,6 +30,7 @@ from msgspec import Raw, Struct
 
 from bench.harness import Answer, against_floor, median, percentile
 from plugins_host import (
+    SEAMS,
     Asking,
     Chain,
     Fleet,
@@ -37,14 +38,15 @@ from plugins_host import (
     Link,
     NodeSubject,
     Payload,
+    PipeInlet,
+    PipeOutlet,
     PluginProgram,
     Seam,
     Subject,
     Succeeded,
     ToolSubject,
+    open_pipe,
 )
-from plugins_host.pipes import PipeInlet, PipeOutlet, open_pipe
-from plugins_host.seams import SEAMS
 
 # Looks at a line's beginning and answers; reads all there is and writes all it has.
 CHILD: Final = r"""

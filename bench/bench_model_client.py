@@ -26,7 +26,7 @@ from bench.harness import Answer, against_floor, alternate
 from heddle.models import HttpEndpoint, ModelClient
 from heddle.models.client import DIALECTS, request_head
 from heddle.models.endpoint import Origin
-from plugins_host.conversation import Message, ModelRequest
+from plugins_host import Message, ModelRequest
 
 TASKS: Final = 32
 CALLS: Final = 100

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
-from plugins_host.conversation import Usage
+from plugins_host import Usage
 
 EVENT_CONTRACT: Final = 1
 

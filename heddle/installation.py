@@ -22,8 +22,7 @@ from plugins_host import Fault
 
 if TYPE_CHECKING:
     from heddle.engine.gate import Policies
-    from plugins_host.channel import PluginLog
-    from plugins_host.loading import LoadedPlugins, Plugin
+    from plugins_host import LoadedPlugins, Plugin, PluginLog
 
 REFUSED: Final = (
     "it is a middleware of plugin {plugin!r}: middleware is installed by whoever runs "
@@ -79,7 +78,7 @@ def install(
     """
     if not plugins and not settings:
         return NOTHING
-    from plugins_host.loading import load_plugins
+    from plugins_host import load_plugins
 
     given = os.environ if environment is None else environment
     loaded = load_plugins(
@@ -161,10 +160,7 @@ async def policies_of(
         yield None
         return
     from heddle.engine.gate import Policies, asked_by
-    from plugins_host.chain import Chain, Link
-    from plugins_host.fleet import Fleet
-    from plugins_host.inprocess import InProcessPlugin
-    from plugins_host.loading import InProcess, OutOfProcess
+    from plugins_host import Chain, Fleet, InProcess, InProcessPlugin, Link, OutOfProcess
 
     plugins = installed.plugins.plugins
     programs = [

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from heddle.engine.run import Run
     from heddle.services import ModelService
     from heddle.tools import Tools
-    from plugins_host.channel import PluginLine, PluginLog
+    from plugins_host import PluginLine, PluginLog
 
 MAX_PLANS: Final = 256
 """Compiled flows that are kept. A plan is some 20 times its document; a server with more

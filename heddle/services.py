@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from heddle.spec import Component
-from plugins_host.conversation import ModelRequest, ModelResponse
+from plugins_host import ModelRequest, ModelResponse
 
 if TYPE_CHECKING:
     from heddle.models import Endpoint, ModelClient

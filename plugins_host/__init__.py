@@ -29,10 +29,50 @@ if TYPE_CHECKING:
         ShownError,
         Succeeded,
     )
-    from plugins_host.channel import PluginLine, PluginLog
-    from plugins_host.fleet import Fleet
-    from plugins_host.model_edits import response_fields
-    from plugins_host.payload import Payload
+    from plugins_host.channel import (
+        PluginLine,
+        PluginLog,
+    )
+    from plugins_host.check import (
+        Finding,
+        check_plugin,
+    )
+    from plugins_host.conversation import (
+        Message,
+        ModelRequest,
+        ModelResponse,
+        ToolCall,
+        ToolDefinition,
+        Usage,
+    )
+    from plugins_host.fleet import (
+        Fleet,
+    )
+    from plugins_host.handlers import (
+        Handlers,
+        HandlerTable,
+    )
+    from plugins_host.inprocess import (
+        InProcessPlugin,
+    )
+    from plugins_host.loading import (
+        InProcess,
+        LoadedPlugins,
+        OutOfProcess,
+        Plugin,
+        load_plugins,
+    )
+    from plugins_host.model_edits import (
+        response_fields,
+    )
+    from plugins_host.payload import (
+        Payload,
+    )
+    from plugins_host.pipes import (
+        PipeInlet,
+        PipeOutlet,
+        open_pipe,
+    )
     from plugins_host.plugin_faults import (
         PluginFailed,
         PluginFault,
@@ -41,10 +81,27 @@ if TYPE_CHECKING:
         PluginOverdue,
         ProtocolBroken,
     )
-    from plugins_host.process import PluginProcess
-    from plugins_host.program import PluginProgram, chosen_environment
-    from plugins_host.reverse import CallServices, ReverseRefused
-    from plugins_host.seams import Half, NodeSubject, Seam, Subject, ToolSubject
+    from plugins_host.process import (
+        PluginProcess,
+    )
+    from plugins_host.program import (
+        CAPABILITIES,
+        PluginProgram,
+        chosen_environment,
+    )
+    from plugins_host.reverse import (
+        CallServices,
+        ReverseRefused,
+    )
+    from plugins_host.seams import (
+        HANDSHAKE_HALVES,
+        SEAMS,
+        Half,
+        NodeSubject,
+        Seam,
+        Subject,
+        ToolSubject,
+    )
 
 _HOMES: Final = {
     "chain": (
@@ -66,10 +123,42 @@ _HOMES: Final = {
         "ShownError",
         "Succeeded",
     ),
-    "channel": ("PluginLine", "PluginLog"),
+    "channel": (
+        "PluginLine",
+        "PluginLog",
+    ),
+    "check": (
+        "Finding",
+        "check_plugin",
+    ),
+    "conversation": (
+        "Message",
+        "ModelRequest",
+        "ModelResponse",
+        "ToolCall",
+        "ToolDefinition",
+        "Usage",
+    ),
     "fleet": ("Fleet",),
+    "handlers": (
+        "HandlerTable",
+        "Handlers",
+    ),
+    "inprocess": ("InProcessPlugin",),
+    "loading": (
+        "InProcess",
+        "LoadedPlugins",
+        "OutOfProcess",
+        "Plugin",
+        "load_plugins",
+    ),
     "model_edits": ("response_fields",),
     "payload": ("Payload",),
+    "pipes": (
+        "PipeInlet",
+        "PipeOutlet",
+        "open_pipe",
+    ),
     "plugin_faults": (
         "PluginFailed",
         "PluginFault",
@@ -79,13 +168,31 @@ _HOMES: Final = {
         "ProtocolBroken",
     ),
     "process": ("PluginProcess",),
-    "program": ("PluginProgram", "chosen_environment"),
-    "reverse": ("CallServices", "ReverseRefused"),
-    "seams": ("Half", "NodeSubject", "Seam", "Subject", "ToolSubject"),
+    "program": (
+        "CAPABILITIES",
+        "PluginProgram",
+        "chosen_environment",
+    ),
+    "reverse": (
+        "CallServices",
+        "ReverseRefused",
+    ),
+    "seams": (
+        "HANDSHAKE_HALVES",
+        "Half",
+        "NodeSubject",
+        "SEAMS",
+        "Seam",
+        "Subject",
+        "ToolSubject",
+    ),
 }
 _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "CAPABILITIES",
+    "HANDSHAKE_HALVES",
+    "SEAMS",
     "AfterOutcome",
     "Asker",
     "Asking",
@@ -95,14 +202,27 @@ __all__ = [
     "Erred",
     "Failed",
     "Fault",
+    "Finding",
     "Fleet",
     "Half",
+    "HandlerTable",
+    "Handlers",
+    "InProcess",
+    "InProcessPlugin",
     "Link",
+    "LoadedPlugins",
+    "Message",
     "MiddlewareFailure",
+    "ModelRequest",
+    "ModelResponse",
     "NodeSubject",
+    "OutOfProcess",
     "Outcome",
     "Passed",
     "Payload",
+    "PipeInlet",
+    "PipeOutlet",
+    "Plugin",
     "PluginFailed",
     "PluginFault",
     "PluginGone",
@@ -122,10 +242,16 @@ __all__ = [
     "ShownError",
     "Subject",
     "Succeeded",
+    "ToolCall",
+    "ToolDefinition",
     "ToolSubject",
+    "Usage",
+    "check_plugin",
     "chosen_environment",
+    "load_plugins",
     "nearest",
     "one_of",
+    "open_pipe",
     "response_fields",
     "sentence",
 ]

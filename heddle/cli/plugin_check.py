@@ -13,7 +13,7 @@ from heddle.cli.options import (
 from heddle.cli.wording import fit, line
 
 if TYPE_CHECKING:
-    from plugins_host.check import Finding
+    from plugins_host import Finding
 
 
 @click.command(
@@ -40,7 +40,7 @@ def command(
     exit status is 0 when there is none and 1 otherwise.
     """
     from heddle.spec import COMPONENTS
-    from plugins_host.loading import load_plugins
+    from plugins_host import load_plugins
 
     loaded = load_plugins(
         (plugin,), plugin_config, builtin_types=COMPONENTS, variables=plugin_env
@@ -52,7 +52,7 @@ def command(
 
     from heddle.cli.logs import told_to
     from heddle.cli.session import Session
-    from plugins_host.check import check_plugin
+    from plugins_host import check_plugin
 
     async def check() -> bool:
         return await check_plugin(loaded, tell, patience=plugin_timeout)

@@ -3,7 +3,7 @@
 from typing import Final, Self
 
 from heddle.events import ErrorInfo
-from plugins_host.faults import Fault
+from plugins_host import Fault
 
 
 class RunFailed(Fault):

@@ -15,26 +15,30 @@ from heddle.engine.decisions import Again, Asked, Refusal, Substitute
 from heddle.engine.faults import NodeFault, PolicyFailed, RefusedByPolicy, StoppedByPolicy
 from heddle.events import PluginEmitted, PluginLogged
 from heddle.spec import Component
-from plugins_host import Fault
-from plugins_host.chain import (
+from plugins_host import (
     Asking,
     Chain,
     Erred,
     Failed,
+    Fault,
+    Half,
     MiddlewareFailure,
+    ModelRequest,
+    ModelResponse,
+    NodeSubject,
     Outcome,
     Passed,
+    Payload,
     Proceeded,
     Rejected,
     Replaced,
     RetryGranted,
+    Seam,
     ShownError,
     Succeeded,
+    ToolSubject,
+    response_fields,
 )
-from plugins_host.conversation import ModelRequest, ModelResponse
-from plugins_host.model_edits import response_fields
-from plugins_host.payload import Payload
-from plugins_host.seams import Half, NodeSubject, Seam, ToolSubject
 
 if TYPE_CHECKING:
     from heddle.engine.work import NodeContext
@@ -72,6 +76,10 @@ PLACES: Final[Mapping[str, tuple[Seam, Half]]] = {
 def asked_by(chain: Chain) -> Asked:
     """Where the chain is to be asked."""
     return Asked(**{name: chain.asks(*place) for name, place in PLACES.items()})
+
+
+NOTHING_GIVEN: Final = Payload.encoded(b"{}")
+"""What an after half is asked with where it is shown no input."""
 
 
 class Gate:
@@ -360,7 +368,7 @@ class Gate:
         subject: NodeSubject | ToolSubject,
         outcome: Outcome,
         asking: Asking,
-        given: Payload | None = None,
+        given: Payload = NOTHING_GIVEN,
     ) -> Passed | Replaced | RetryGranted | Failed:
         try:
             return await self._chain.after(seam, subject, outcome, asking, given=given)

@@ -34,7 +34,7 @@ from heddle.spec import (
     StartNode,
     is_subtype,
 )
-from plugins_host.faults import one_of
+from plugins_host import one_of
 
 RESERVED: Final = "_"
 """First character of the state keys that heddle keeps for itself."""

@@ -11,8 +11,7 @@ from heddle.engine.faults import EngineFault
 from heddle.engine.work import NodeContext
 from heddle.events import TokenDelta, TokensDiscarded
 from heddle.spec import Component
-from plugins_host.conversation import Message, ModelRequest, ModelResponse, ToolDefinition
-from plugins_host.faults import Fault
+from plugins_host import Fault, Message, ModelRequest, ModelResponse, ToolDefinition
 
 if TYPE_CHECKING:
     from heddle.engine.gate import Gate

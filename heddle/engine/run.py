@@ -27,7 +27,7 @@ from heddle.engine.walk import (
 from heddle.engine.work import NodeContext, Pure, Result, RunContext, Services
 from heddle.events import FlowCompleted, FlowStarted, NodeCompleted, NodeStarted, Warned
 from heddle.events import NodeFailed as NodeFailedEvent
-from plugins_host.faults import Fault
+from plugins_host import Fault
 
 if TYPE_CHECKING:
     from heddle.engine.gate import Gate

@@ -15,12 +15,17 @@ from heddle.engine.walk import Limits
 from heddle.engine.work import Services
 from heddle.events import Event
 from heddle.spec import Component, read_document
-from plugins_host.chain import Chain, Link
-from plugins_host.conversation import ModelRequest, ModelResponse
-from plugins_host.handlers import HandlerTable
-from plugins_host.inprocess import InProcessPlugin
-from plugins_host.program import CAPABILITIES
-from plugins_host.seams import Half, Seam
+from plugins_host import (
+    CAPABILITIES,
+    Chain,
+    Half,
+    HandlerTable,
+    InProcessPlugin,
+    Link,
+    ModelRequest,
+    ModelResponse,
+    Seam,
+)
 
 Answer = ModelResponse | str | Exception
 ToolFunction = Callable[..., Mapping[str, Any] | Awaitable[Mapping[str, Any]]]

@@ -19,8 +19,7 @@ from heddle.engine.state import inside
 from heddle.engine.work import NodeContext
 from heddle.events import ToolCalled, ToolReturned
 from heddle.spec import Tool, check
-from plugins_host.conversation import Message, ToolCall, ToolDefinition
-from plugins_host.faults import Fault, one_of
+from plugins_host import Fault, Message, ToolCall, ToolDefinition, one_of
 
 
 class ToolCallRefused(NodeFault):

@@ -16,7 +16,7 @@ from heddle.engine.graph import GraphNode
 from heddle.engine.state import State
 from heddle.events import Event, Warned
 from heddle.spec import Component
-from plugins_host.conversation import ModelRequest, ModelResponse, Usage
+from plugins_host import ModelRequest, ModelResponse, Usage
 
 if TYPE_CHECKING:
     from heddle.engine.gate import Gate, Policies

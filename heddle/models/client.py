@@ -43,7 +43,7 @@ from heddle.models.transport import (
     Timeouts,
 )
 from heddle.models.watch import Watch
-from plugins_host.conversation import ModelRequest, ModelResponse
+from plugins_host import ModelRequest, ModelResponse
 
 # An error body is read for its message; a page longer than this is not read to its end.
 _MAX_ERROR_BODY: Final = 64 * 1024

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from heddle.models.errors import ProviderComplaint, UnreadableAnswer
 from heddle.models.sse import SseEvent
-from plugins_host.conversation import (
+from plugins_host import (
     Message,
     ModelRequest,
     ModelResponse,

@@ -15,7 +15,7 @@ from msgspec import Struct
 from heddle.models.completion import complaint, unreadable
 from heddle.models.errors import UnreadableAnswer
 from heddle.models.sse import SseEvent
-from plugins_host.conversation import Message, ModelRequest, ModelResponse, ToolCall, Usage
+from plugins_host import Message, ModelRequest, ModelResponse, ToolCall, Usage
 
 # Decided by who reads the answer, whatever the generation parameters say.
 _STREAMING: Final = ("stream", "background")

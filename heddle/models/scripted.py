@@ -21,7 +21,7 @@ import trio
 from msgspec import Struct
 
 from heddle.models.errors import ScriptFault
-from plugins_host.conversation import Message, ModelRequest, ModelResponse, ToolCall
+from plugins_host import Message, ModelRequest, ModelResponse, ToolCall
 
 SCRIPTED_URL: Final = "scripted:"
 

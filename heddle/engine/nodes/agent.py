@@ -19,7 +19,7 @@ from heddle.engine.structured import (
 from heddle.engine.tool_calls import AgentTools, Answered, PlannedCall, answer_calls
 from heddle.engine.work import NodeContext, Result, Waiting
 from heddle.spec import Agent, AgentNode, Tool
-from plugins_host.conversation import Message, ModelResponse, ToolCall
+from plugins_host import Message, ModelResponse, ToolCall
 
 MAX_ROUNDS: Final = 10
 """Model calls of one agent execution; no setting moves it."""

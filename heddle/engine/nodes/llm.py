@@ -9,7 +9,7 @@ from heddle.engine.state import State
 from heddle.engine.structured import output_schema, read_structured, single_text
 from heddle.engine.work import NodeContext, Result, Waiting
 from heddle.spec import LlmNode, render
-from plugins_host.conversation import Message
+from plugins_host import Message
 
 
 def llm(node: GraphNode, graph: Graph) -> Waiting:

@@ -13,7 +13,7 @@ from heddle.engine.shapes import (
 from heddle.engine.state import State, check_inputs, declared_outputs
 from heddle.engine.work import Pure, Result
 from heddle.spec import BranchingNode, EndNode, StartNode, as_text
-from plugins_host.faults import nearest
+from plugins_host import nearest
 
 
 def start(node: GraphNode, graph: Graph) -> Pure:
