@@ -340,8 +340,6 @@ class Channel:
 
     def _cancel(self, call: Call, failing: Call | None) -> None:
         """Have the plugin stop a call; ``failing`` learns from the answer where it was."""
-        if not PHASES[self._phase].answers:
-            return
         id_ = next(ids)
         due = trio.current_time() + CANCEL_PATIENCE
         self._cancels[id_] = _Cancel(failing, due)
@@ -464,10 +462,10 @@ class Channel:
                 self._writer = ReplySlot()
                 await self._writer.wait()
         except OSError:
-            # Nobody reads it. If that is because the process has ended, its calls fail
-            # of that; if it goes on without its stdin, they are late.
+            # Nobody reads it: it has ended, or is of no use any more.
             self._outbox.clear()
             self._unread = 0
+            self._signal(Signal.HUNG_UP)
         self._deaf = True
         if self._read_on is not None:
             self._read_on.set()

@@ -539,6 +539,45 @@ async def test_a_process_that_closes_its_stdout_has_a_second_to_end(
         assert stage.killed
 
 
+async def test_a_process_that_closes_its_stdin_is_of_no_use(
+    autojump_clock: MockClock,
+) -> None:
+    async with plugin_pair() as (plugin, troupe), trio.open_nursery() as nursery:
+        await plugin.start()
+        stage = troupe.stages[0]
+        stage.stubborn = True
+        stage.stdin.close()
+        calls = [ask(nursery, plugin) for _ in range(3)]
+        for call in calls:
+            assert isinstance(await call.failure(), PluginGone)
+        assert trio.current_time() == pytest.approx(1)
+        assert stage.killed
+
+
+async def test_what_nobody_had_read_yet_when_it_ended_counts(
+    autojump_clock: MockClock,
+) -> None:
+    lines: list[PluginLine] = []
+    async with (
+        plugin_pair(log=lines.append) as (plugin, troupe),
+        trio.open_nursery() as nursery,
+    ):
+        await plugin.start()
+        stage = troupe.stages[0]
+        asked = ask(nursery, plugin)
+        request = await stage.asked()
+        # Its end is noticed before anybody looks at its pipes.
+        stage.stdout.wait_readable = stage.stderr.wait_readable = trio.sleep_forever  # type: ignore[method-assign]
+        stage.reports(request, {})
+        await wait_all_tasks_blocked()
+        stage.stdout._held += f'{{"id":{request.id},"result":"last words"}}\n'.encode()
+        stage.stderr._held += b"and these\n"
+        stage.exits(0)
+        assert await asked.answer() == "last words"
+        await wait_all_tasks_blocked()
+    assert "and these" in [line.text for line in lines]
+
+
 async def test_leaving_asks_the_plugin_to_shut_down(autojump_clock: MockClock) -> None:
     async with plugin_pair() as (plugin, troupe):
         await plugin.start()
@@ -816,6 +855,45 @@ async def test_a_call_of_several_that_does_not_say_where_it_stood_fails_all_the_
         await wait_all_tasks_blocked()
         assert trio.current_time() == pytest.approx(1.5)
         assert stage.killed
+
+
+async def test_a_call_of_several_that_is_late_stays_late_when_the_process_ends(
+    autojump_clock: MockClock,
+) -> None:
+    async with plugin_pair() as (plugin, troupe), trio.open_nursery() as nursery:
+        asked = ask(nursery, plugin, "consult", components=("A", "B"), patience=1)
+        stage = await troupe.on_stage()
+        await stage.asked("consult")
+        await stage.asked("cancel")
+        stage.exits(1)
+        assert isinstance(await asked.failure(), PluginOverdue)
+
+
+@pytest.mark.parametrize("at", ["not an object", {}, {"at": 7}, {"at": "B"}])
+async def test_where_a_call_of_several_stood_is_a_name_or_unknown(
+    at: object, autojump_clock: MockClock
+) -> None:
+    async with plugin_pair() as (plugin, troupe), trio.open_nursery() as nursery:
+        asked = ask(nursery, plugin, "consult", components=("A", "B"), patience=1)
+        stage = await troupe.on_stage()
+        await stage.asked("consult")
+        stage.answers(await stage.asked("cancel"), at)
+        error = await asked.failure()
+        assert isinstance(error, PluginOverdue)
+        assert error.at == ("B" if at == {"at": "B"} else None)
+
+
+async def test_a_refusal_to_nobody_is_dropped_and_counted(
+    autojump_clock: MockClock,
+) -> None:
+    async with plugin_pair() as (plugin, troupe), trio.open_nursery() as nursery:
+        asked = ask(nursery, plugin)
+        stage = await troupe.on_stage()
+        request = await stage.asked()
+        stage.writes(b'{"id":"who","error":{"message":"no"}}\n')
+        stage.answers(request, 1)
+        assert await asked.answer() == 1
+        assert plugin.counts.late == 1
 
 
 # --- reverse calls -------------------------------------------------------------------------
