@@ -63,8 +63,8 @@ def _run(program: Path) -> Iterator[Answer]:
 
     for name, callers in (("alone", 1), ("many", CALLERS)):
         mine, bare = alternate(
-            partial(trio.run, _timed, ours, callers),
-            partial(trio.run, _timed, floor, callers),
+            partial(_seconds, ours, callers),
+            partial(_seconds, floor, callers),
             rounds=5,
         )
         yield against_floor(
@@ -75,6 +75,10 @@ def _run(program: Path) -> Iterator[Answer]:
             limit=1.5,
             detail={"calls/s": round(1 / mine), "callers": callers},
         )
+
+
+def _seconds(call: Callable[[], Awaitable[None]], callers: int) -> float:
+    return trio.run(_timed, call, callers)
 
 
 async def _timed(call: Callable[[], Awaitable[None]], callers: int) -> float:
