@@ -13,7 +13,7 @@ the run. Links next to each other in one process whose runtime can do it are ask
 frame (`consult`), with the same outcome as one by one.
 """
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final, Protocol, TypeAlias, TypeVar, assert_never
 
@@ -282,9 +282,10 @@ class _Place(Struct, frozen=True):
 
     shows: tuple[Shown, ...]
     stretches: tuple[_Stretch, ...]
+    sole: bool
 
 
-_NOWHERE: Final = _Place((), ())
+_NOWHERE: Final = _Place((), (), True)
 
 
 class Chain:
@@ -295,12 +296,7 @@ class Chain:
 
     def __init__(self, links: Sequence[Link]) -> None:
         self._places: Final[Mapping[Half, Mapping[Seam, _Place]]] = {
-            half: {
-                seam: _Place(row.halves[half].shows, stretches)
-                for seam, row in SEAMS.items()
-                if (stretches := _stretches(links, seam, half))
-            }
-            for half in Half
+            half: dict(_places(links, half)) for half in Half
         }
         self._before: Final = self._places[Half.BEFORE]
         self._after: Final = self._places[Half.AFTER]
@@ -377,16 +373,20 @@ async def _ask_all(
             try:
                 answer = await stretch.asker.request(
                     question.verb,
-                    question.head + walk.tail(),
+                    walk.ask(question.head),
                     services=asking.services,
                     components=asked,
                     patience=asking.patience,
                 )
             except Exception as error:
                 raise walk.unanswered(links[done], asked, error) from error
-            answers = [answer]
             if len(asked) > 1:
                 answers = walk.read_consulted(answer, links[done:])
+            elif type(answer) is Raw and bytes(answer) in consents:
+                done += 1
+                continue
+            else:
+                answers = [answer]
             verdict: Verdict | None = None
             for said in answers:
                 link = links[done]
@@ -407,10 +407,13 @@ async def _ask_all(
     return unsettled(walk)
 
 
-def _stretches(links: Sequence[Link], seam: Seam, half: Half) -> tuple[_Stretch, ...]:
-    asked = [link for link in links if half in link.seams.get(seam, ())]
-    groups = groupby(asked, key=lambda link: id(link.asker))
-    return tuple(_stretch(tuple(group), seam, half) for _, group in groups)
+def _places(links: Sequence[Link], half: Half) -> Iterator[tuple[Seam, _Place]]:
+    for seam, row in SEAMS.items():
+        asked = [link for link in links if half in link.seams.get(seam, ())]
+        if asked:
+            groups = groupby(asked, key=lambda link: id(link.asker))
+            stretches = tuple(_stretch(tuple(group), seam, half) for _, group in groups)
+            yield seam, _Place(row.halves[half].shows, stretches, len(asked) == 1)
 
 
 def _stretch(links: tuple[Link, ...], seam: Seam, half: Half) -> _Stretch:
@@ -444,23 +447,28 @@ class _Walk(Struct, eq=False):
 
     # --- asking -------------------------------------------------------------------------
 
-    def tail(self) -> bytes:
-        """What all are asked alike; made once, and again after a modify."""
-        if not self.text:
-            shown = b""
-            for what in self.place.shows:
-                if what is Shown.INPUT:
-                    shown += b',"input":%b' % self.given.raw
-                else:
-                    shown += b',"outcome":%b' % _encode_outcome(self.outcome)
-            asking = self.asking
-            self.text = b',"subject":%b%b,"attempt":%d,"maxAttempts":%d}' % (
-                _ENCODE(self.subject),
-                shown,
-                asking.attempt,
-                asking.max_attempts,
-            )
-        return self.text
+    def ask(self, head: bytes) -> bytes:
+        """The question that begins with ``head``.
+
+        What all are asked alike is put together once, and again after a modify; if only
+        one is asked, it is put where it belongs at once, as a state may be large.
+        """
+        if self.text:
+            return head + self.text
+        parts = [head if self.place.sole else b"", b',"subject":', _ENCODE(self.subject)]
+        for what in self.place.shows:
+            if what is Shown.INPUT:
+                parts += (b',"input":', self.given.raw)
+            else:
+                parts += (b',"outcome":', *_encode_outcome(self.outcome))
+        asking = self.asking
+        numbers = (asking.attempt, asking.max_attempts)
+        parts.append(b',"attempt":%d,"maxAttempts":%d}' % numbers)
+        text = b"".join(parts)
+        if self.place.sole:
+            return text
+        self.text = text
+        return head + text
 
     async def started(self, stretch: _Stretch) -> frozenset[str]:
         """Start who answers for a stretch, to learn its features."""
@@ -683,14 +691,14 @@ def _decode_consulted(raw: object) -> _ConsultedAll:
     return _CONSULTED.decode(raw if isinstance(raw, bytes | Raw) else _ENCODE(raw))
 
 
-def _encode_outcome(outcome: Outcome | None) -> bytes:
+def _encode_outcome(outcome: Outcome | None) -> tuple[bytes, bytes, bytes]:
     match outcome:
         case Succeeded(value=value):
-            return b'{"ok":true,"value":%b}' % value.raw
+            return b'{"ok":true,"value":', value.raw, b"}"
         case Erred(error=error):
-            return b'{"ok":false,"error":%b}' % _ENCODE(error)
+            return b'{"ok":false,"error":', _ENCODE(error), b"}"
         case None:  # pragma: no cover  halves that show an outcome are asked with one
-            return b"null"
+            return b"", b"null", b""
         case _:
             assert_never(outcome)
 

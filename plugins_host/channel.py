@@ -156,6 +156,7 @@ class Channel:
         self._closing = False
         self._deaf = False  # nobody reads its stdin any more
         self._over = trio.Event()
+        self._now = trio.lowlevel.current_clock().current_time
         self._watch_at = float("inf")
         self._watch_scope = trio.CancelScope()
         self._tail = b""
@@ -294,7 +295,7 @@ class Channel:
         Raises:
             PluginFault: There is no answer; the class says why.
         """
-        now = trio.current_time()
+        now = self._now()
         call = Call(
             patience,
             now,
@@ -309,9 +310,8 @@ class Channel:
         self._calls[call.id] = call
         if call.due < self._watch_at:
             self._watch_from(call.due)
-        self._send(
-            b'{"id":%d,"method":"%b","params":%b}\n' % (call.id, verb.encode(), params)
-        )
+        line = b'{"id":%d,"method":"%b","params":%b}\n'
+        self._send(line % (call.id, verb.encode(), params))
         try:
             await call.wait()
             if call.outcome is None:
@@ -341,7 +341,7 @@ class Channel:
     def _cancel(self, call: Call, failing: Call | None) -> None:
         """Have the plugin stop a call; ``failing`` learns from the answer where it was."""
         id_ = next(ids)
-        due = trio.current_time() + CANCEL_PATIENCE
+        due = self._now() + CANCEL_PATIENCE
         self._cancels[id_] = _Cancel(failing, due)
         if due < self._watch_at:
             self._watch_from(due)
@@ -362,7 +362,7 @@ class Channel:
             for _ in range(_BURST):
                 if not self._pump():
                     break
-            self._watch_at = self._give_up(trio.current_time())
+            self._watch_at = self._give_up(self._now())
 
     def _give_up(self, now: float) -> float:
         """Give up what is due; the next instant at which something is.
@@ -583,7 +583,7 @@ class Channel:
         if call is None:
             self._counts.late += 1
             return
-        call.progress(trio.current_time())
+        call.progress(self._now())
         if call.on_partial is not None:
             call.on_partial(partial)
         elif len(call.components) > 1:
@@ -606,9 +606,9 @@ class Channel:
                         f"{MAX_REVERSE} requests of this call are open already",
                         fix="Wait for some of them first.",
                     )
-                call.hand_over((id_, asked, component), trio.current_time())
+                call.hand_over((id_, asked, component), self._now())
             else:
-                call.progress(trio.current_time())
+                call.progress(self._now())
                 assert call.services is not None
                 tell(asked, component, call.services)
                 self._reply(frames.answer(id_))
@@ -674,7 +674,7 @@ class Channel:
             raise
         except Exception as error:  # noqa: BLE001  whatever a tool raises is told to the plugin
             line = frames.refusal(id_, type(error).__name__, str(error))
-        call.release(trio.current_time())
+        call.release(self._now())
         if call.due < self._watch_at:
             self._watch_from(call.due)
         self._reply(line)

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 import trio
 
-from plugins_host.pipes import Inlet, Outlet, PipeInlet, PipeOutlet, open_pipe
+from plugins_host.pipes import CHUNK, Inlet, Outlet, PipeInlet, PipeOutlet, open_pipe
 from plugins_host.program import PluginProgram
 
 
@@ -97,11 +97,9 @@ async def spawn(program: PluginProgram) -> Child:
         SpawnError: There is no such program, or it cannot be run.
     """
     with ExitStack() as theirs, ExitStack() as ours:
-        ends = []
-        for _ in range(3):
-            reading, writing = open_pipe()
-            ends.append((reading, writing))
-        (stdin, to_stdin), (from_stdout, stdout), (from_stderr, stderr) = ends
+        stdin, to_stdin = open_pipe()
+        from_stdout, stdout = open_pipe()
+        from_stderr, stderr = open_pipe(room=CHUNK)
         for fd in (stdin, stdout, stderr):
             theirs.callback(os.close, fd)
         outlet, inlet, errors = (
