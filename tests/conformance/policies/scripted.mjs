@@ -58,6 +58,7 @@ function seen(who, { subject, input, outcome }, ctx) {
     attempt: ctx.attempt,
     maxAttempts: ctx.maxAttempts,
     admits: ctx.admits,
+    settings: ctx.component,
     shown,
   };
 }
@@ -67,8 +68,8 @@ function entryFor(who, event, ctx) {
   const { nodeName } = event.subject;
   const script = scriptOf(ctx.component);
   if (typeof ctx.component.script !== 'string') {
-    const entry = script[place] ?? {};
-    return (entry.on ?? nodeName) === nodeName ? entry : {};
+    const entries = [script[place] ?? []].flat();
+    return entries.find(({ on = nodeName }) => on === nodeName) ?? {};
   }
   const key = [who, place, nodeName, ctx.attempt, ...detail(place, event)].join('|');
   if (!Object.hasOwn(script, key)) throw new Error(`nobody foresaw the question ${key}`);
@@ -91,6 +92,8 @@ function misbehave({ does }) {
   if (does === 'exit') process.exit(7);
 }
 
+const block = (ms) => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms);
+
 const sleep = (ms, signal) =>
   new Promise((resolve, reject) => {
     setTimeout(resolve, ms);
@@ -100,6 +103,7 @@ const sleep = (ms, signal) =>
 const plain = (who) => (event, ctx) => {
   ctx.emitEvent('asked', seen(who, event, ctx));
   const entry = entryFor(who, event, ctx);
+  if ('block' in entry) block(entry.block);
   misbehave(entry);
   while (entry.does === 'hang' || entry.does === 'stubborn');
   return verdictOf(entry, event, ctx);
@@ -108,11 +112,21 @@ const plain = (who) => (event, ctx) => {
 const waiting = (who) => async (event, ctx) => {
   ctx.emitEvent('asked', seen(who, event, ctx));
   const entry = entryFor(who, event, ctx);
+  if ('exit' in entry) setTimeout(() => process.exit(7), entry.exit);
   if ('tool' in entry) {
     const found = await ctx.runTool(entry.tool, { asked_by: who });
     ctx.emitEvent('used', { who, tool: event.subject.toolName ?? '', found });
   }
-  if ('delay' in entry) await sleep(entry.delay, ctx.signal);
+  if ('block' in entry) {
+    await sleep(10); // what was told goes out first
+    block(entry.block);
+  }
+  for (let left = entry.delay ?? 0; left > 0; ) {
+    const step = Math.min(left, entry.beat ?? left);
+    await sleep(step, ctx.signal);
+    left -= step;
+    if ('beat' in entry) ctx.log('info', 'still at it');
+  }
   misbehave(entry);
   if (entry.does === 'hang') await sleep(600_000, ctx.signal);
   if (entry.does === 'stubborn') await sleep(600_000);

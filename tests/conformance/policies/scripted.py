@@ -3,16 +3,20 @@
 The settings of each say where its script is, or are one:
 
     {"script": "/somewhere/script.json"}      looked up by what the policy is shown
-    {"script": {"toolCall.before": entry}}    the same answer at that half, always
+    {"script": {"toolCall.before": entry}}    the same answer at that half, always; or a
+                                              list, of which the first that fits counts
 
 An entry, every field of which may be absent:
 
     verdict   the answer, as it is; consent when absent
     set       node, toolCall, modelCall: modify the input, with these keys in their place
     append    modelCall: modify the messages, with this one more of the user
-    on        a node's name: elsewhere consent
+    on        a node's name: it fits nowhere else
     delay     milliseconds to wait before answering
+    block     the same, with the whole process standing still
+    beat      a log line every so many milliseconds of the delay
     tool      run this tool of the run first, and tell what it returned
+    exit      the process ends after so many milliseconds, whatever it is at
     does      throw · die · exit · hang · stubborn (hang, and ignore the cancellation)
 
 What it was asked is told as the event ``asked``, what a tool returned as ``used``.
@@ -108,22 +112,23 @@ def seen(who: str, event: Any, ctx: Any) -> dict[str, Any]:
         "attempt": ctx.attempt,
         "maxAttempts": ctx.max_attempts,
         "admits": list(ctx.admits),
+        "settings": ctx.component,
         "shown": shown,
     }
 
 
+def as_list(entries: Any) -> list[Entry]:
+    return entries if isinstance(entries, list) else [entries]
+
+
 def entry_for(who: str, event: Any, ctx: Any) -> Entry:
     """What to do."""
-    place = f"{ctx.seam}.{ctx.half}"
-    settings = ctx.component
-    script = script_of(settings)
-    if isinstance(settings.get("script", {}), dict):
-        entry = script.get(place, {})
-        return (
-            entry
-            if entry.get("on", event.subject.node_name) == event.subject.node_name
-            else {}
-        )
+    script = script_of(ctx.component)
+    if isinstance(ctx.component.get("script", {}), dict):
+        entries: Any = script.get(f"{ctx.seam}.{ctx.half}", [])
+        node = event.subject.node_name
+        fits = (each for each in as_list(entries) if each.get("on", node) == node)
+        return next(fits, {})
     key = key_of(who, event, ctx)
     if key not in script:
         raise KeyError(f"nobody foresaw the question {key}")
@@ -157,6 +162,7 @@ def plain(who: str) -> Callable[[Any, Any], Any]:
     def answer(event: Any, ctx: Any) -> Any:
         ctx.emit_event("asked", seen(who, event, ctx))
         entry = entry_for(who, event, ctx)
+        time.sleep(entry.get("block", 0) / 1000)
         misbehave(entry)
         if entry.get("does") in ("hang", "stubborn"):
             time.sleep(600)
@@ -171,12 +177,22 @@ def waiting(who: str) -> Callable[[Any, Any], Any]:
     async def answer(event: Any, ctx: Any) -> Any:
         ctx.emit_event("asked", seen(who, event, ctx))
         entry = entry_for(who, event, ctx)
+        if "exit" in entry:
+            asyncio.get_running_loop().call_later(entry["exit"] / 1000, os._exit, 7)
         if "tool" in entry:
             found = await ctx.run_tool(entry["tool"], {"asked_by": who})
             used = {"who": who, "tool": event.subject.tool_name, "found": found}
             ctx.emit_event("used", used)
-        if "delay" in entry:
-            await asyncio.sleep(entry["delay"] / 1000)
+        if "block" in entry:
+            await asyncio.sleep(0.01)  # what was told goes out first
+            time.sleep(entry["block"] / 1000)  # noqa: ASYNC251  on purpose
+        left = entry.get("delay", 0)
+        while left > 0:
+            step = min(left, entry.get("beat", left))
+            await asyncio.sleep(step / 1000)
+            left -= step
+            if "beat" in entry:
+                ctx.log("info", "still at it")
         misbehave(entry)
         while entry.get("does") in ("hang", "stubborn"):
             try:

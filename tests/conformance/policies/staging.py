@@ -5,12 +5,19 @@ with nothing_left():
         seen = await watched(story, policies)
 """
 
+import gc
 import json
 import re
 import shutil
 import sys
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import (
+    AbstractAsyncContextManager,
+    asynccontextmanager,
+    contextmanager,
+    suppress,
+)
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final
@@ -39,9 +46,10 @@ from heddle.events import (
 )
 from heddle.installation import install, policies_of
 from heddle.spec import read_document
-from plugins_host import Fault, PluginLine, PluginProcess
+from plugins_host import Chain, Fault, PluginLog, PluginProcess
 from plugins_host.conversation import ModelRequest, ModelResponse, ToolCall
 from plugins_host.entry_point import RUNTIME
+from plugins_host.process import log_nothing
 from tests.conformance.policies.sequential import Item, Member, Plain, Story
 from tests.support.flows import (
     agent,
@@ -93,29 +101,37 @@ class Plugin(Struct, frozen=True):
 
 
 def write_plugin(folder: Path, plugin: Plugin) -> str:
-    """Put the manifest and the program into a folder; the value for ``--plugin``."""
-    manifest: Plain = {
-        "name": plugin.name,
-        "version": "1.0.0",
-        "capabilities": ["emitEvent", "runTool", "log"],
-        "components": [
-            {
-                "componentType": member.name,
-                "kind": "middleware",
-                "seams": _seams(member.halves),
-            }
-            for member in plugin.members
-        ],
-    }
-    if plugin.language == "javascript":
-        command = ["node", "--import", RUNTIME.as_uri(), str(HERE / "scripted.mjs")]
-    else:
-        command = [sys.executable, str(HERE / "scripted.py")]
-        command += ["--one-by-one"] if plugin.one_by_one else []
+    """Put the manifest of scripted policies into a folder; the value for ``--plugin``."""
+    command = program("scripted", plugin.language)
+    command += ["--one-by-one"] if plugin.one_by_one else []
     if plugin.frames is not None:
         command = ["sh", "-c", f"tee -a '{plugin.frames}' | \"$@\"", "sh", *command]
-    manifest["command"] = command
-    path = folder / f"{plugin.name}.json"
+    halves = {member.name: member.halves for member in plugin.members}
+    return write_manifest(folder, plugin.name, command, halves)
+
+
+def program(name: str, language: str) -> list[str]:
+    """How heddle would run the plugin of this name in this folder."""
+    if language == "javascript":
+        return ["node", "--import", RUNTIME.as_uri(), str(HERE / f"{name}.mjs")]
+    return [sys.executable, str(HERE / f"{name}.py")]
+
+
+def write_manifest(
+    folder: Path, name: str, command: Sequence[str], halves: Mapping[str, Iterable[str]]
+) -> str:
+    """Put a manifest of middleware at these halves into a folder; where it is."""
+    manifest = {
+        "name": name,
+        "version": "1.0.0",
+        "command": list(command),
+        "capabilities": ["emitEvent", "runTool", "log"],
+        "components": [
+            {"componentType": member, "kind": "middleware", "seams": _seams(declared)}
+            for member, declared in halves.items()
+        ],
+    }
+    path = folder / f"{name}.json"
     path.write_text(json.dumps(manifest), encoding="utf-8")
     return str(path)
 
@@ -140,51 +156,74 @@ class Installation(Struct, frozen=True):
         return [each.counts.started for each in self.plugins]
 
     @property
+    def pids(self) -> list[int]:
+        """The processes that take calls, or took the last ones."""
+        channels = (each._channel for each in self.plugins)
+        return [channel._child.pid for channel in channels if channel is not None]
+
+    @property
     def open_calls(self) -> int:
         """The calls and cancellations that some process has not answered."""
         channels = (each._channel for each in self.plugins)
         return sum(len(c._calls) + len(c._cancels) for c in channels if c is not None)
 
 
-@asynccontextmanager
-async def installed(
+def installed(
     folder: Path,
     plugins: Sequence[Plugin],
     script: str | Mapping[str, Mapping[str, Any]],
     *,
     patience: float = PATIENCE,
-    log: Callable[[PluginLine], None] = lambda _: None,
-) -> AsyncIterator[Installation]:
-    """The policies of plugins in processes that all runs share.
+    log: PluginLog = log_nothing,
+) -> AbstractAsyncContextManager[Installation]:
+    """The policies of scripted plugins in processes that all runs share.
 
     ``script`` is a file, for all of them, or the settings ``script`` of each by its name.
     """
     sources = [write_plugin(folder, plugin) for plugin in plugins]
     names = [member.name for plugin in plugins for member in plugin.members]
-    told = {
-        name: script if isinstance(script, str) else script.get(name, {}) for name in names
+    settings = {
+        name: {"script": script if isinstance(script, str) else script.get(name, {})}
+        for name in names
     }
-    settings = [f"{name}={json.dumps({'script': say})}" for name, say in told.items()]
-    loaded = install(sources, settings, shared=True)
-    with made_plugins() as made:
-        async with policies_of(loaded, log=log, patience=patience) as policies:
-            assert policies is not None
-            yield Installation(policies, made)
+    return installing(sources, settings, patience=patience, log=log)
 
 
-@contextmanager
-def made_plugins() -> Iterator[list[PluginProcess]]:
-    """All plugins that are made inside, as they are."""
-    made: list[PluginProcess] = []
-    begin = PluginProcess.__init__
+@asynccontextmanager
+async def installing(
+    sources: Sequence[str],
+    settings: Mapping[str, Any],
+    *,
+    patience: float = PATIENCE,
+    log: PluginLog = log_nothing,
+) -> AsyncIterator[Installation]:
+    """The policies of any plugins, with settings by component type."""
+    flags = [f"{name}={json.dumps(value)}" for name, value in settings.items()]
+    loaded = install(sources, flags, shared=True)
+    async with policies_of(loaded, log=log, patience=patience) as policies:
+        assert policies is not None
+        assert loaded.plugins is not None
+        plugins = {each.name: each for each in plugins_behind(policies.chain)}
+        names = [each.name for each in loaded.plugins.plugins]
+        yield Installation(policies, [plugins[name] for name in names])
 
-    def init(plugin: PluginProcess, *given: Any, **named: Any) -> None:
-        begin(plugin, *given, **named)
-        made.append(plugin)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PluginProcess, "__init__", init)
-        yield made
+def plugins_behind(chain: Chain) -> list[PluginProcess]:
+    """The plugins that a chain asks.
+
+    Found by following what it holds on to: how it keeps them is its own affair.
+    """
+    found: dict[PluginProcess, None] = {}
+    waiting: deque[object] = deque([chain])
+    seen = {id(chain)}
+    while waiting:
+        for each in gc.get_referents(waiting.popleft()):
+            if isinstance(each, PluginProcess):
+                found[each] = None
+            elif isinstance(each, dict | list | tuple | Struct) and id(each) not in seen:
+                seen.add(id(each))
+                waiting.append(each)
+    return [*found]
 
 
 async def until(condition: Callable[[], bool], seconds: float = 20) -> None:
@@ -204,6 +243,14 @@ def children() -> set[int]:
         with suppress(FileNotFoundError):  # a thread that has just ended
             listed |= {int(pid) for pid in (task / "children").read_text().split()}
     return listed
+
+
+def alive(pid: int) -> bool:
+    """Whether a process exists and is no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def descriptors() -> int:
