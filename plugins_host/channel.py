@@ -75,7 +75,7 @@ UNKILLABLE: Final = 5.0
 # that its exit status can be told. Seconds.
 LAST_BREATH: Final = 1.0
 
-# Longest line of stderr, or of stray text, that is logged whole. Bytes.
+# Longest line of stderr, of stray text or of an error that is shown whole. Characters.
 MAX_LOG_LINE: Final = 8 * 1024
 
 # How much of what a plugin wrote on stderr last is kept, for the error of its end.
@@ -85,7 +85,7 @@ TAIL: Final = 4 * 1024
 # a plugin that asks without end and listens to nothing must not cost memory without end.
 MAX_UNREAD: Final = 16 * 1024 * 1024
 
-# Reads in a row before other tasks get a turn.
+# Reads in a row without waiting: together more than a pipe holds.
 _BURST: Final = 16
 
 
@@ -197,13 +197,14 @@ class Channel:
         with trio.move_on_after(UNKILLABLE):
             status = await child.wait()
         child.outlet.close()
-        # What it wrote before it ended counts.
-        while heard and self._pump():
-            pass
+        # What it wrote before it ended counts. Not without end: what it started may have
+        # left its group, and go on writing.
         if heard:
+            self._pump_burst()
             self._take(self._frames.end())
-        while data := child.errors.read_nowait():
-            self._take_errors(data)
+        for _ in range(_BURST):
+            if data := child.errors.read_nowait():
+                self._take_errors(data)
         self._tell_lines(self._error_lines.end())
         child.inlet.close()
         child.errors.close()
@@ -269,8 +270,8 @@ class Channel:
         self._signal(Signal.STOP_ASKED)
         if self._phase is Phase.LEAVING:
             self._shutdown = next(ids)
-            self._send(frames.request(self._shutdown, "shutdown"))
             self._closing = True
+            self._send(frames.request(self._shutdown, "shutdown"))
             with trio.move_on_after(LEAVE_PATIENCE):
                 await self._child.wait()
                 return
@@ -325,12 +326,17 @@ class Channel:
         if type(outcome) is Raw:
             return outcome
         assert isinstance(outcome, Exception)
-        raise outcome
+        try:
+            raise outcome
+        finally:
+            # An error that its own traceback leads back to would be kept for the collector,
+            # and with it the run that it ended.
+            del call, outcome
 
     def _abandon(self, call: Call) -> None:
         """The task that waited was cancelled: nobody needs the answer any more."""
+        self._refuse_asked(call)
         if self._calls.pop(call.id, None) is not None:
-            self._refuse_asked(call)
             self._cancel(call, None)
             self._removed()
 
@@ -359,9 +365,7 @@ class Channel:
             with trio.CancelScope(deadline=self._watch_at) as self._watch_scope:
                 await trio.sleep_forever()
             # The loop may have been busy: an answer that has arrived is in time.
-            for _ in range(_BURST):
-                if not self._pump():
-                    break
+            self._pump_burst()
             self._watch_at = self._give_up(self._now())
 
     def _give_up(self, now: float) -> float:
@@ -419,7 +423,7 @@ class Channel:
             return
         self._outbox.append(line)
         if self._writer is not None:
-            if len(self._calls) == 1 and len(self._outbox) == 1:
+            if len(self._calls) == 1 and len(self._outbox) == 1 and not self._closing:
                 # Nobody else is talking to it, so there is nothing to wait for: the turn of
                 # the loop that collects what others send would be a fifth of the way.
                 self._write_now()
@@ -492,13 +496,13 @@ class Channel:
         self._take(self._frames.end())
         self._signal(Signal.HUNG_UP)
 
-    def _pump(self) -> bool:
-        """Read what has arrived, without waiting; whether there was anything."""
-        data = self._child.inlet.read_nowait()
-        if not data:
-            return False
-        self._take(self._frames.feed(data))
-        return True
+    def _pump_burst(self) -> None:
+        """Read what has arrived, without waiting: more than a pipe holds, and not more."""
+        for _ in range(_BURST):
+            data = self._child.inlet.read_nowait()
+            if not data:
+                break
+            self._take(self._frames.feed(data))
 
     async def _await_exit(self) -> None:
         await self._child.wait()
@@ -541,6 +545,7 @@ class Channel:
                 case Request(id=id_, method=method, params=params):
                     self._requested(id_, method, params)
                 case Refusal(id=id_, name=name, message=message):
+                    message = _cut(message, MAX_LOG_LINE)
                     self._fail(id_, PluginFailed(self._name, name, message))
                 case Unreadable(id=id_, why=why, request=True):
                     self._reply(frames.refusal(id_, "FrameError", why))
@@ -585,7 +590,12 @@ class Channel:
             return
         call.progress(self._now())
         if call.on_partial is not None:
-            call.on_partial(partial)
+            try:
+                call.on_partial(partial)
+            except Exception as error:  # noqa: BLE001  its own call's fault, and nobody else's
+                del self._calls[id_]
+                call.settle(error)
+                self._cancel(call, None)
         elif len(call.components) > 1:
             call.at = _where(partial) or call.at
 
@@ -640,6 +650,8 @@ class Channel:
         if call.services is None:
             raise ReverseRefused(f"inside {call.verb!r} there is nothing to ask for")
         components = call.components
+        if not components:
+            return call, ""
         if len(components) > 1 or named.component_type is not None:
             if named.component_type not in components:
                 raise ReverseRefused(
@@ -647,7 +659,7 @@ class Channel:
                     fix=f"Name one of: {', '.join(components)}.",
                 )
             return call, str(named.component_type)
-        return call, components[0] if components else ""
+        return call, components[0]
 
     def _refuse_asked(self, call: Call) -> None:
         """What was asked for and not begun when the call ended."""

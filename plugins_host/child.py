@@ -5,13 +5,13 @@ import os
 import signal
 import subprocess
 from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Final, Protocol
 
 import trio
 
-from plugins_host.pipes import CHUNK, Inlet, Outlet, PipeInlet, PipeOutlet, open_pipe
+from plugins_host.pipes import CHUNK, ROOM, Inlet, Outlet, PipeInlet, PipeOutlet, open_pipe
 from plugins_host.program import PluginProgram
 
 
@@ -97,18 +97,22 @@ async def spawn(program: PluginProgram) -> Child:
         SpawnError: There is no such program, or it cannot be run.
     """
     with ExitStack() as theirs, ExitStack() as ours:
-        stdin, to_stdin = open_pipe()
-        from_stdout, stdout = open_pipe()
-        from_stderr, stderr = open_pipe(room=CHUNK)
-        for fd in (stdin, stdout, stderr):
-            theirs.callback(os.close, fd)
-        outlet, inlet, errors = (
-            PipeOutlet(to_stdin),
-            PipeInlet(from_stdout),
-            PipeInlet(from_stderr),
-        )
-        for end in (outlet, inlet, errors):
-            ours.callback(end.close)
+
+        def pipe(room: int) -> tuple[int, int]:
+            try:
+                return open_pipe(room=room)
+            except OSError as error:
+                raise SpawnError(f"no pipe can be opened ({error})", "") from error
+
+        stdin, to_stdin = pipe(ROOM)
+        theirs.callback(os.close, stdin)
+        outlet = ours.enter_context(closing(PipeOutlet(to_stdin)))
+        from_stdout, stdout = pipe(ROOM)
+        theirs.callback(os.close, stdout)
+        inlet = ours.enter_context(closing(PipeInlet(from_stdout)))
+        from_stderr, stderr = pipe(CHUNK)
+        theirs.callback(os.close, stderr)
+        errors = ours.enter_context(closing(PipeInlet(from_stderr)))
         try:
             process = await trio.lowlevel.open_process(
                 list(program.argv),
@@ -119,7 +123,7 @@ async def spawn(program: PluginProgram) -> Child:
                 env=dict(program.environment),
                 start_new_session=True,
             )
-        except (OSError, ValueError, subprocess.SubprocessError) as error:
+        except (OSError, ValueError, RuntimeError, subprocess.SubprocessError) as error:
             raise _cannot_run(program, error) from error
         ours.pop_all()
     return ProcessChild(process, outlet, inlet, errors)

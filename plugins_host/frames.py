@@ -169,11 +169,12 @@ def answer(id: Id, result: bytes = b"{}") -> bytes:  # noqa: A002
 
 def refusal(id: Id, name: str, message: str) -> bytes:  # noqa: A002
     """The line of a refusal."""
-    return b'{"id":%b,"error":{"name":%b,"message":%b}}\n' % (
-        _ENCODE(id),
-        _ENCODE(name),
-        _ENCODE(message),
-    )
+    try:
+        error = b'{"name":%b,"message":%b}' % (_ENCODE(name), _ENCODE(message))
+    except UnicodeEncodeError:
+        # Half a surrogate pair: messages quote file names and whatever programs print.
+        return refusal(id, *(t.encode(errors="replace").decode() for t in (name, message)))
+    return b'{"id":%b,"error":%b}\n' % (_ENCODE(id), error)
 
 
 def progress(id: Id, partial: bytes) -> bytes:  # noqa: A002

@@ -15,7 +15,7 @@ from typing import Any, Final, assert_never
 import trio
 from msgspec import Raw, Struct
 
-from actors import Actor, ActorGone, Call, LateReply, Restart, Supervisor
+from actors import Actor, ActorCrashed, ActorGone, Call, LateReply, Restart, Supervisor
 from plugins_host.channel import Channel, Counts, PluginLine, PluginLog
 from plugins_host.child import Child, SpawnError, spawn
 from plugins_host.frames import MAX_LINE
@@ -159,6 +159,9 @@ class PluginProcess:
         while self._channel is None or not self._channel.ready:
             try:
                 answer = await self._keeper.call(_Connect())
+            except ActorCrashed as crash:
+                what = "heddle itself failed while it looked after it"
+                raise PluginGone(self.name, what) from crash
             except ActorGone as gone:
                 raise PluginGone(self.name, "heddle is ending it") from gone
             if isinstance(answer, _NotStarted):
@@ -309,5 +312,5 @@ class _Keeper(Actor["_Connect | _Greeted | _Died | _Probe"]):
         self._log(PluginLine(self._program.name, "host", text))
 
 
-def log_nothing(_: PluginLine) -> Any:
+def log_nothing(_: PluginLine) -> None:
     """A log for who does not listen."""

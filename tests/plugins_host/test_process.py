@@ -4,7 +4,7 @@
 import math
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -355,6 +355,34 @@ async def test_progress_reaches_who_listens_to_it(autojump_clock: MockClock) -> 
     assert heard == [{"content": "a"}, {"content": "b"}]
 
 
+async def test_who_cannot_take_progress_fails_alone(autojump_clock: MockClock) -> None:
+    def full(_: Any) -> None:
+        raise RuntimeError("no room")
+
+    async with plugin_pair() as (plugin, troupe), trio.open_nursery() as nursery:
+        first, second = (
+            ask(nursery, plugin, "one", on_partial=full),
+            ask(nursery, plugin, "two"),
+        )
+        stage = await troupe.on_stage()
+        requests = [await stage.asked(), await stage.asked()]
+        one, two = sorted(requests, key=lambda request: request.method)
+        stage.reports(one, {})
+        assert str(await first.failure()) == "no room"
+        stage.answers(await stage.asked("cancel"), {})
+        stage.answers(two, "fine")
+        assert await second.answer() == "fine"
+
+
+async def test_an_endless_error_is_cut(autojump_clock: MockClock) -> None:
+    async with plugin_pair() as (plugin, troupe), trio.open_nursery() as nursery:
+        asked = ask(nursery, plugin)
+        stage = await troupe.on_stage()
+        stage.stdout._capacity = 2_000_000
+        stage.refuses(await stage.asked(), "Error", "x" * 1_000_000)
+        assert len(str(await asked.failure())) < MAX_LOG_LINE + 100
+
+
 async def test_answers_to_nobody_are_dropped_and_counted(autojump_clock: MockClock) -> None:
     async with plugin_pair() as (plugin, troupe), trio.open_nursery() as nursery:
         asked = ask(nursery, plugin)
@@ -587,6 +615,32 @@ async def test_leaving_asks_the_plugin_to_shut_down(autojump_clock: MockClock) -
     assert trio.current_time() == pytest.approx(0)
     with pytest.raises(PluginGone, match="heddle is ending it"):
         await plugin.request("before", b"{}")
+
+
+async def test_leaving_closes_stdin_also_under_a_call(autojump_clock: MockClock) -> None:
+    async with trio.open_nursery() as nursery:
+        async with plugin_pair() as (plugin, troupe):
+            asked = ask(nursery, plugin)
+            stage = await troupe.on_stage()
+            await stage.asked("before")
+        assert isinstance(await asked.failure(), PluginGone)
+        assert not stage.killed
+        assert trio.current_time() == pytest.approx(0)
+
+
+async def test_a_crash_of_the_host_fails_the_call_and_the_next_one_starts_afresh(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with plugin_pair() as (plugin, troupe), trio.open_nursery() as nursery:
+        troupe.refuse = cast("Any", ZeroDivisionError())
+        with pytest.raises(PluginGone, match="heddle itself failed"):
+            await plugin.request("before", b"{}")
+        troupe.refuse = None
+        asked = ask(nursery, plugin)
+        stage = await troupe.on_stage()
+        stage.answers(await stage.asked(), "fine")
+        assert await asked.answer() == "fine"
+    assert "ZeroDivisionError" in caplog.text
 
 
 async def test_a_plugin_that_does_not_leave_is_killed_after_a_second(
@@ -953,7 +1007,7 @@ async def test_the_reverse_calls_reach_the_run_of_the_call_that_they_name(
 
 async def test_what_a_tool_raises_is_told_to_the_plugin(autojump_clock: MockClock) -> None:
     def broken(_: dict[str, Any]) -> None:
-        raise ValueError("no such city")
+        raise ValueError("no such city \ud83d")
 
     told: list[Any] = []
 
@@ -961,7 +1015,7 @@ async def test_what_a_tool_raises_is_told_to_the_plugin(autojump_clock: MockCloc
         told.append(await stage.told(stage.asks("runTool", request, name="broken")))
 
     assert await serve(inside, services=RecordedServices({"broken": broken})) == "done"
-    assert (told[0].name, told[0].message) == ("ValueError", "no such city")
+    assert (told[0].name, told[0].message) == ("ValueError", "no such city ?")
 
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [

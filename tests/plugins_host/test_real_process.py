@@ -1,7 +1,8 @@
 """The same protocol with real processes: in Python, JavaScript and shell, written by hand."""
-# ruff: noqa: ASYNC240  paths of tests are not waited for
+
 # ruff: noqa: E501  tables of sentences, and headers of tests whose names are sentences
 
+import errno
 import os
 import shutil
 import signal
@@ -16,6 +17,7 @@ import msgspec
 import pytest
 import trio
 
+from plugins_host import child as child_module
 from plugins_host.channel import PluginLine
 from plugins_host.fleet import Fleet, PluginUnknown
 from plugins_host.plugin_faults import (
@@ -421,6 +423,20 @@ async def test_a_missing_runtime_is_named(start: Start, tmp_path: Path) -> None:
         "plugin 'real': its program 'node' was not found. Install Node.js, or put node on "
         "heddle's PATH."
     )
+
+
+async def test_a_machine_without_descriptors_left_is_told_and_recovers(
+    start: Start, python: Callable[[str], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none_left(*, room: int) -> tuple[int, int]:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    async with start(python(ECHO)) as plugin:
+        with monkeypatch.context() as patch:
+            patch.setattr(child_module, "open_pipe", none_left)
+            with pytest.raises(PluginNotStarted, match="no pipe can be opened"):
+                await plugin.request("before", b"{}")
+        assert await echoed(plugin, 1) == 1
 
 
 async def test_a_missing_folder_is_named(start: Start, tmp_path: Path) -> None:
