@@ -76,8 +76,8 @@ _MONTHS: Final = (
     *("Jul", "Aug", "Sep", "Oct", "Nov", "Dec"),
 )
 
-# Sets of headers that come with every answer of a route are encoded once. Those with an
-# id in them are never the same twice, and are pushed out by the next.
+# Headers that come with every answer of a route are encoded once a second. Those with an
+# id in them are never the same twice, and must not fill the memory.
 _KEPT: Final = 128
 
 
@@ -113,42 +113,33 @@ def encode_headers(headers: HeaderPairs) -> bytes:
 
 
 class Encoder:
-    """Writes the answers of one server; what comes again is kept."""
+    """Writes the answers of one server."""
 
-    __slots__ = ("_headers", "_heads", "_second")
+    __slots__ = ("_second", "_starts")
 
     def __init__(self) -> None:
         self._second = -1
-        self._heads: dict[int, bytes] = {}
-        self._headers: dict[HeaderPairs, bytes] = {}
+        self._starts: dict[tuple[int, HeaderPairs], bytes] = {}
 
-    def _start(self, status: int) -> bytes:
-        """The status line, Server and Date: the same for a second."""
-        now = time.time()
-        second = int(now)
-        if second != self._second:
-            self._second = second
-            self._heads.clear()
-        start = self._heads.get(status)
+    def _start(self, status: int, headers: HeaderPairs) -> bytes:
+        """Status line and headers, Server and Date among them: the same for a second."""
+        now = int(time.time())
+        if now != self._second:
+            self._second = now
+            self._starts.clear()
+        key = (status, headers)
+        start = self._starts.get(key)
         if start is None:
             if not 200 <= status <= 599:
                 raise HandlerMisuse(f"a handler answers with status {status!r}")
-            start = self._heads[status] = (
-                f"HTTP/1.1 {status} {_REASONS.get(status, '')}\r\n"
-                f"Server: heddle\r\nDate: {http_date(now)}\r\n"
-            ).encode("ascii")
+            line = f"HTTP/1.1 {status} {_REASONS.get(status, '')}\r\n"
+            ours = f"{line}Server: heddle\r\nDate: {http_date(now)}\r\n"
+            start = ours.encode("ascii") + encode_headers(headers)
+            if len(self._starts) < _KEPT:
+                self._starts[key] = start
         return start
 
-    def _lines(self, headers: HeaderPairs) -> bytes:
-        lines = self._headers.get(headers)
-        if lines is None:
-            lines = encode_headers(headers)
-            if len(self._headers) >= _KEPT:
-                self._headers.pop(next(iter(self._headers)))
-            self._headers[headers] = lines
-        return lines
-
-    def response(self, answer: Response, *, connection: bytes, head_only: bool) -> bytes:
+    def response(self, answer: Response, connection: bytes, *, head_only: bool) -> bytes:
         """All bytes of an answer.
 
         Args:
@@ -160,15 +151,13 @@ class Encoder:
             HandlerMisuse: It cannot be written down.
         """
         status, body = answer.status, answer.body
-        start = self._start(status)
-        lines = self._lines(answer.headers) if answer.headers else b""
+        start = self._start(status, answer.headers)
         if status in _NO_BODY:
             if body:
                 raise HandlerMisuse(f"a handler answers {status} with a body")
-            return b"%b%b%b\r\n" % (start, lines, connection)
-        return b"%b%b%bContent-Length: %d\r\n\r\n%b" % (
+            return b"%b%b\r\n" % (start, connection)
+        return b"%b%bContent-Length: %d\r\n\r\n%b" % (
             start,
-            lines,
             connection,
             len(body),
             b"" if head_only else body,
@@ -180,9 +169,8 @@ class Encoder:
         """The head of an answer whose body follows in pieces; raises as `response`."""
         if answer.status in _NO_BODY:
             raise HandlerMisuse(f"a handler streams an answer {answer.status}")
-        return b"%b%b%b%b\r\n" % (
-            self._start(answer.status),
-            self._lines(answer.headers),
+        return b"%b%b%b\r\n" % (
+            self._start(answer.status, answer.headers),
             connection,
             b"Transfer-Encoding: chunked\r\n" if chunked else b"",
         )

@@ -7,8 +7,10 @@ waits in the socket.
 from typing import Final, Protocol
 
 import trio
+from msgspec import Struct
 
 from heddle.server.http.chunks import ChunkedBody, too_long
+from heddle.server.http.head import Head
 from heddle.server.http.limits import Limits
 from heddle.server.http.wire import READ
 
@@ -37,50 +39,25 @@ class Source(Protocol):
         ...
 
 
-class Body:
-    """A request's body. ``length`` is what the client announced, None in chunks."""
+class Body(Struct):
+    """A request's body.
 
-    __slots__ = (
-        "_chunks",
-        "_expected",
-        "_left",
-        "_limits",
-        "_received",
-        "_source",
-        "_waited",
-        "finished",
-        "length",
-    )
+    Args:
+        source: Where it comes from.
+        limits: Of its length and the time it may take.
+        length: What the client announced; None in chunks.
+        finished: Whether all of it has been read.
+    """
 
-    def __init__(
-        self,
-        source: Source,
-        limits: Limits,
-        *,
-        length: int | None,
-        chunked: bool,
-        expected: bool,
-    ) -> None:
-        """Describe a body.
-
-        Args:
-            source: Where it comes from.
-            limits: Of its length and the time it may take.
-            length: As announced, or None.
-            chunked: Whether it comes in chunks.
-            expected: Whether the client waits to be told that it is wanted.
-        """
-        self._source = source
-        self._limits = limits
-        self._expected = expected
-        self._left = 0 if length is None else length
-        self._chunks: ChunkedBody | None = None
-        self._received = 0
-        self._waited = 0.0
-        self.length = None if chunked else self._left
-        if chunked:
-            self._chunks = ChunkedBody(most=limits.body, trailers=limits.head)
-        self.finished = not (chunked or self._left)
+    source: Source
+    limits: Limits
+    length: int | None
+    finished: bool
+    _left: int = 0
+    _chunks: ChunkedBody | None = None
+    _expected: bool = False
+    _received: int = 0
+    _waited: float = 0.0
 
     async def receive(self) -> bytes:
         """The next piece; none at the end.
@@ -92,10 +69,10 @@ class Body:
             return b""
         if self._chunks is not None:
             return await self._receive_chunks(self._chunks)
-        piece = self._source.take(self._left)
+        piece = self.source.take(self._left)
         while not piece:
             await self._wait()
-            piece = self._source.take(self._left)
+            piece = self.source.take(self._left)
         self._left -= len(piece)
         self._received += len(piece)
         self.finished = not self._left
@@ -104,7 +81,7 @@ class Body:
     async def _receive_chunks(self, chunks: ChunkedBody) -> bytes:
         piece = b""
         while not (piece or self.finished):
-            data = self._source.take(READ)
+            data = self.source.take(READ)
             if not data:
                 await self._wait()
                 continue
@@ -112,7 +89,7 @@ class Body:
             self._received += len(piece)
             if chunks.finished:
                 self.finished = True
-                self._source.give_back(chunks.rest)
+                self.source.give_back(chunks.rest)
         return piece
 
     async def read(self, limit: int | None = None) -> bytes:
@@ -124,13 +101,20 @@ class Body:
         Raises:
             Refusal: 413 when it is longer, 400 when it is malformed. Let it pass.
         """
-        most = self._limits.body if limit is None else limit
+        if self.finished:
+            return b""
+        most = self.limits.body if limit is None else limit
         if self._left > most:
             raise too_long(most)
-        first = await self.receive()
-        if self.finished and len(first) <= most:
-            return first
-        whole = bytearray(first)
+        whole = bytearray()
+        if self._chunks is None:
+            first = self.source.take(self._left)
+            self._left -= len(first)
+            if not self._left:
+                self.finished = True
+                return first
+            self._received += len(first)
+            whole += first
         while not self.finished and len(whole) <= most:
             whole += await self.receive()
         if len(whole) > most:
@@ -152,8 +136,17 @@ class Body:
     async def _wait(self) -> None:
         if self._expected:
             self._expected = False
-            await self._source.go_on()
+            await self.source.go_on()
         began = trio.current_time()
-        earned = self._received / self._limits.transfer_rate
-        await self._source.wait(began + self._limits.body_timeout + earned - self._waited)
+        earned = self._received / self.limits.transfer_rate
+        await self.source.wait(began + self.limits.body_timeout + earned - self._waited)
         self._waited += trio.current_time() - began
+
+
+def body_of(head: Head, source: Source, limits: Limits) -> Body:
+    """The body that a head announces."""
+    length = head.content_length or 0
+    if not head.chunked:
+        return Body(source, limits, length, not length, length, None, head.expects_continue)
+    chunks = ChunkedBody(most=limits.body, trailers=limits.head)
+    return Body(source, limits, None, False, 0, chunks, head.expects_continue)

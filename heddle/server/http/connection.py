@@ -25,7 +25,7 @@ from heddle.server.http.answers import (
     crash_response,
     refusal_response,
 )
-from heddle.server.http.body import Body
+from heddle.server.http.body import body_of
 from heddle.server.http.chunks import too_long
 from heddle.server.http.hangups import Hangups
 from heddle.server.http.head import Head, check_partial, read_head
@@ -274,14 +274,7 @@ class Connection:
     async def _exchange(self, head: Head, raw: bytes) -> bool:
         """One request and its answer; whether the connection may carry another."""
         shared = self._shared
-        body = Body(
-            self,
-            shared.limits,
-            length=head.content_length,
-            chunked=head.chunked,
-            expected=head.expects_continue,
-        )
-        request = Request(head, body, self.client)
+        request = Request(head, body_of(head, self, shared.limits), self.client)
         self.phase = Phase.HANDLING
         if self._hung_up:
             # It may have said all it had to say before it did, so what needs no waiting
@@ -296,7 +289,12 @@ class Connection:
         match answer:
             case Response():
                 self.phase = Phase.ANSWERING
-                return await self._respond(request, answer)
+                keep, data = self._encode(request, answer)
+                if not self.wire.send_at_once(data):
+                    await self.wire.finish_sending()
+                if keep and request.body.finished:
+                    return True
+                return await self._after(request, keep=keep)
             case StreamedResponse():
                 return await self._stream(request, answer)
             case Upgrade():
@@ -319,25 +317,27 @@ class Connection:
         self._shared.report.crashed(request, error)
         return crash_response(request.id)
 
-    def _keeps(self, request: Request) -> bool:
-        """Whether the connection can be kept as far as the request goes."""
-        return (
-            request.head.keep_alive and not self._shared.closing and request.body.skippable
-        )
-
-    async def _respond(self, request: Request, answer: Response) -> bool:
+    def _encode(self, request: Request, answer: Response) -> tuple[bool, bytes]:
+        """Whether the connection is kept after an answer, and its bytes."""
         self._late = None
         head = request.head
-        keep = self._keeps(request) and not answer.close
+        keep = (
+            head.keep_alive
+            and not (answer.close or self._shared.closing)
+            and request.body.skippable
+        )
         connection = CLOSE if not keep else _NOTHING if head.http_1_1 else KEEP_ALIVE
         head_only = head.method == "HEAD"
         encoder = self._shared.encoder
         try:
-            data = encoder.response(answer, connection=connection, head_only=head_only)
+            return keep, encoder.response(answer, connection, head_only=head_only)
         except HandlerMisuse as error:
-            data = encoder.response(
-                self._failure(request, error), connection=connection, head_only=head_only
-            )
+            failure = self._failure(request, error)
+            return keep, encoder.response(failure, connection, head_only=head_only)
+
+    async def _respond(self, request: Request, answer: Response) -> bool:
+        self.phase = Phase.ANSWERING
+        keep, data = self._encode(request, answer)
         await self.wire.send(data)
         return await self._after(request, keep=keep)
 
@@ -353,13 +353,17 @@ class Connection:
 
     async def _stream(self, request: Request, answer: StreamedResponse) -> bool:
         head = request.head
-        keep = self._keeps(request) and head.http_1_1
+        keep = (
+            head.keep_alive
+            and head.http_1_1
+            and not self._shared.closing
+            and request.body.skippable
+        )
         try:
             start = self._shared.encoder.stream_head(
                 answer, connection=_NOTHING if keep else CLOSE, chunked=head.http_1_1
             )
         except HandlerMisuse as error:
-            self.phase = Phase.ANSWERING
             return await self._respond(request, self._failure(request, error))
         if head.method == "HEAD":
             self.phase = Phase.ANSWERING
@@ -374,7 +378,6 @@ class Connection:
             raise
         except Exception as error:  # noqa: BLE001  a handler's bug is not the server's
             if not writer.begun:
-                self.phase = Phase.ANSWERING
                 return await self._respond(request, self._failure(request, error))
             if not _is_only(error, (Gone,)):
                 self._shared.report.crashed(request, error)
@@ -402,9 +405,7 @@ class Connection:
         self.phase = Phase.ANSWERING
         self._shared.report.refused(refusal, self.client)
         answer = refusal_response(refusal, close=True)
-        await self.wire.send(
-            self._shared.encoder.response(answer, connection=CLOSE, head_only=False)
-        )
+        await self.wire.send(self._shared.encoder.response(answer, CLOSE, head_only=False))
         await self._linger()
 
     async def _linger(self) -> None:

@@ -7,6 +7,11 @@ Both are made from what arrived and never changed.
 """
 
 from collections.abc import Iterator, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+_BLANKS: Final = b" \t"
 
 
 class Fields:
@@ -41,48 +46,49 @@ class Fields:
         return f"Fields({list(self._pairs)!r})"
 
 
-class Headers:
-    """Headers, decoded when they are asked for: most requests bring more than is read."""
+class Headers(Struct):
+    """Headers, decoded when they are asked for: most requests bring more than is read.
 
-    __slots__ = ("_first", "_pairs")
+    Args:
+        by_name: Names in lower case with their values, which may end in blanks.
+        pairs: All lines, where a name comes more than once; else None.
+    """
 
-    def __init__(
-        self, pairs: Sequence[tuple[bytes, bytes]], first: dict[bytes, bytes]
-    ) -> None:
-        """Wrap what the parser found.
+    by_name: dict[bytes, bytes]
+    pairs: Sequence[tuple[bytes, bytes]] | None = None
 
-        Args:
-            pairs: Names in lower case and values.
-            first: The same as a dictionary; of several values of a name, any one.
-        """
-        self._pairs = pairs
-        self._first = first
+    def raw(self, name: bytes) -> list[bytes]:
+        """Every value of ``name``, given in lower case, one a line that arrived."""
+        if self.pairs is not None:
+            return [value.rstrip(_BLANKS) for own, value in self.pairs if own == name]
+        value = self.by_name.get(name)
+        return [] if value is None else [value.rstrip(_BLANKS)]
 
     def get(self, name: str) -> str | None:
         """The value of ``name``, or None; several are joined by a comma."""
         key = name.lower().encode()
-        value = self._first.get(key)
+        value = self.by_name.get(key)
         if value is None:
             return None
-        if len(self._first) != len(self._pairs):
-            value = b", ".join(other for own, other in self._pairs if own == key)
-        return value.decode("latin-1")
+        if self.pairs is not None:
+            value = b", ".join(self.raw(key))
+        return value.rstrip(_BLANKS).decode("latin-1")
 
     def all(self, name: str) -> list[str]:
         """Every value of ``name``, one a line that arrived."""
-        key = name.lower().encode()
-        return [value.decode("latin-1") for own, value in self._pairs if own == key]
+        return [value.decode("latin-1") for value in self.raw(name.lower().encode())]
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and name.lower().encode() in self._first
+        return isinstance(name, str) and name.lower().encode() in self.by_name
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
-        for name, value in self._pairs:
-            yield name.decode("ascii"), value.decode("latin-1")
+        pairs = self.by_name.items() if self.pairs is None else self.pairs
+        for name, value in pairs:
+            yield name.decode("ascii"), value.rstrip(_BLANKS).decode("latin-1")
 
     def __len__(self) -> int:
-        return len(self._pairs)
+        return len(self.by_name if self.pairs is None else self.pairs)
 
     def __repr__(self) -> str:
         # Values may be credentials; whatever prints a request must not print them.
-        return f"Headers({[name.decode('ascii') for name, _ in self._pairs]!r})"
+        return f"Headers({[name for name, _ in self]!r})"

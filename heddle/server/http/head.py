@@ -11,10 +11,14 @@ Nothing ambiguous gets past:
 """
 
 import re
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Final
 
 import httptools
+from msgspec import Struct
 
+from heddle.server.http.fields import Headers
 from heddle.server.http.limits import Limits
 from heddle.server.http.refusals import Refusal
 from heddle.server.http.target import AUTHORITY, Target, read_target
@@ -23,7 +27,7 @@ _TOKEN: Final = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _REQUEST_LINE: Final = re.compile(
     rb"(" + _TOKEN + rb") ([\x21-\x7e]+) HTTP/([0-9])\.([0-9])\r\n"
 )
-_LENGTH: Final = re.compile(rb"[0-9]{1,19}")
+_LENGTH: Final = re.compile(rb"[0-9]{1,19}[ \t]*")
 # All that a head may consist of besides CR and LF.
 _TEXT: Final = b"\t" + bytes(range(0x20, 0x7F)) + bytes(range(0x80, 0x100))
 # A line that ends in something else than CR LF; the CR at the very end may still get its
@@ -31,55 +35,26 @@ _TEXT: Final = b"\t" + bytes(range(0x20, 0x7F)) + bytes(range(0x80, 0x100))
 _BROKEN_LINE: Final = re.compile(rb"(?<!\r)\n|\r(?!\n|\Z)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _STARTS_METHOD: Final = re.compile(_TOKEN)
 
-# The methods there are, so that they need not be decoded.
-_METHODS: Final = {
-    name.encode(): name
-    for name in ("GET", "POST", "HEAD", "OPTIONS", "DELETE", "PUT", "PATCH", "TRACE")
-}
+_BLANKS: Final = b" \t"
+_CONTINUE: Final = b"100-continue"
 
 
-class Head:
-    """What a request line and its headers say. ``pairs`` has names in lower case."""
+class Head(Struct):
+    """What a request line and its headers say.
 
-    __slots__ = (
-        "by_name",
-        "chunked",
-        "content_length",
-        "expects_continue",
-        "http_1_1",
-        "keep_alive",
-        "method",
-        "pairs",
-        "target",
-        "upgrade",
-    )
+    ``content_length`` is None where there is none, ``upgrade`` where the client would not
+    rather speak another protocol, or can't have it.
+    """
 
-    def __init__(self, method: str, target: Target, *, http_1_1: bool) -> None:
-        self.method = method
-        self.target = target
-        self.http_1_1 = http_1_1
-        self.keep_alive = http_1_1
-        self.pairs: list[tuple[bytes, bytes]] = []
-        self.by_name: dict[bytes, bytes] = {}
-        self.content_length: int | None = None
-        self.chunked = False
-        self.expects_continue = False
-        self.upgrade: str | None = None
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header from the parser."""
-        self.pairs.append((name.lower(), value.rstrip(b" \t")))
-
-
-class _Lines:
-    """Header lines alone."""
-
-    def __init__(self) -> None:
-        self.pairs: list[tuple[bytes, bytes]] = []
-        self.complete = False
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self.pairs.append((name.lower(), value))
+    method: str
+    target: Target
+    headers: Headers
+    http_1_1: bool
+    keep_alive: bool
+    content_length: int | None = None
+    chunked: bool = False
+    expects_continue: bool = False
+    upgrade: str | None = None
 
 
 def read_head(raw: bytes, limits: Limits) -> Head:
@@ -92,39 +67,50 @@ def read_head(raw: bytes, limits: Limits) -> Head:
     Raises:
         Refusal: 400, 414, 417, 431, 501 or 505.
     """
-    line = _REQUEST_LINE.match(raw)
-    if line is None:
-        raise _bad_request_line(raw, limits)
-    method, raw_target, major, minor = line.groups()
-    if line.end() - 2 > limits.request_line:
+    line = raw[: raw.find(b"\n") + 1]
+    if len(line) > limits.request_line + 2:
         raise _long_line(limits)
+    read = _read_known_line if len(line) <= _LONGEST_KNOWN else _read_line
+    method, target, http_1_1 = read(line)
     if len(raw) > limits.head:
         raise long_head(limits)
-    if major != b"1" or minor not in (b"0", b"1"):
-        raise Refusal(505, "the version is not HTTP/1.1", fix="Send HTTP/1.1 or HTTP/1.0.")
     ends = raw.translate(None, _TEXT)
-    if ends != b"\r\n" * (len(ends) >> 1):
-        raise Refusal(400, "the head has a control character or a line without CR LF")
-    if (len(ends) >> 1) - 2 > limits.headers:
+    count = (len(ends) >> 1) - 2
+    if ends != b"\r\n" * (count + 2):
+        raise _control_character()
+    if count > limits.headers:
         raise Refusal(431, f"there are more than {limits.headers} headers")
-    name = _METHODS.get(method) or method.decode("ascii")
-    if name == "CONNECT":
-        raise Refusal(501, "this server is not a proxy")
-    head = Head(
-        name,
-        read_target(raw_target, options=name == "OPTIONS"),
-        http_1_1=minor == b"1",
-    )
-    _parse(raw, head)
-    by_name = head.by_name = dict(head.pairs)
+    headers = _read_headers(raw, count, method)
+    head = Head(method, target, headers, http_1_1, http_1_1)
+    by_name = headers.by_name
     _check_host(head, by_name.get(b"host"))
     if b"content-length" in by_name or b"transfer-encoding" in by_name:
-        _read_length(head, by_name)
+        _read_length(head)
     if b"connection" in by_name:
         _read_connection(head)
     if b"expect" in by_name:
-        _read_expect(head, by_name[b"expect"])
+        _read_expect(head)
     return head
+
+
+def _read_line(line: bytes) -> tuple[str, Target, bool]:
+    """Method and target, and whether the version is HTTP/1.1."""
+    found = _REQUEST_LINE.fullmatch(line)
+    if found is None:
+        raise _bad_line()
+    method, target, major, minor = found.groups()
+    if major != b"1" or minor not in (b"0", b"1"):
+        raise Refusal(505, "the version is not HTTP/1.1", fix="Send HTTP/1.1 or HTTP/1.0.")
+    if method == b"CONNECT":
+        raise Refusal(501, "this server is not a proxy")
+    name = method.decode("ascii")
+    return name, read_target(target, options=name == "OPTIONS"), minor == b"1"
+
+
+# Request lines that come again and again, as those of routes do. Long ones carry data and
+# don't, and would be kept for nothing.
+_LONGEST_KNOWN: Final = 256
+_read_known_line: Final = lru_cache(maxsize=256)(_read_line)
 
 
 def check_partial(raw: bytes, new: int, limits: Limits) -> None:
@@ -138,17 +124,15 @@ def check_partial(raw: bytes, new: int, limits: Limits) -> None:
     Raises:
         Refusal: As `read_head` will, whatever follows, but for its status.
     """
-    broken = _BROKEN_LINE.search(raw, max(0, new - 1))
-    if broken is not None:
-        raise Refusal(400, "the head has a control character or a line without CR LF")
-    end = raw.find(b"\n", max(0, new - 1), limits.request_line + 3)
-    if end >= 0 and end == raw.find(b"\n"):
-        if not _REQUEST_LINE.match(raw):
-            raise _bad_request_line(raw, limits)
-    elif b"\n" not in raw and not _STARTS_METHOD.match(raw):
-        raise Refusal(400, "the request does not begin with a method")
-    if len(raw) > limits.request_line + 2 and raw.find(b"\n") < 0:
+    end = raw.find(b"\n", 0, limits.request_line + 2)
+    if end >= new:
+        _read_line(raw[: end + 1])
+    elif end < 0 and len(raw) >= limits.request_line + 2:
         raise _long_line(limits)
+    if _BROKEN_LINE.search(raw, max(0, new - 1)):
+        raise _control_character()
+    if end < 0 and not _STARTS_METHOD.match(raw):
+        raise _bad_line()
     if len(raw) > limits.head:
         raise long_head(limits)
 
@@ -163,15 +147,11 @@ def check_trailers(raw: bytes) -> None:
         Refusal: 400.
     """
     ends = raw.translate(None, _TEXT)
-    lines = _Lines()
-    parser = httptools.HttpRequestParser(lines)
-    try:
-        parser.feed_data(b"GET / HTTP/1.1\r\n" + raw)
-    except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-        raise Refusal(400, "a trailer of the body is not a header line") from error
-    if ends != b"\r\n" * (len(lines.pairs) + 1):
-        raise Refusal(400, "a trailer of the body is not a header line")
-    for name, _ in lines.pairs:
+    count = (len(ends) >> 1) - 1
+    if ends != b"\r\n" * (count + 1):
+        raise _control_character()
+    headers = _read_headers(b"GET / HTTP/1.1\r\n" + raw, count, "GET")
+    for name in headers.by_name:
         if name in _NOT_IN_TRAILERS:
             raise Refusal(400, f"{name.decode('ascii')!r} is no header for a trailer")
 
@@ -203,25 +183,62 @@ def _long_line(limits: Limits) -> Refusal:
     return Refusal(414, f"the request line is longer than {limits.request_line} bytes")
 
 
-def _bad_request_line(raw: bytes, limits: Limits) -> Refusal:
-    if raw.find(b"\n", 0, limits.request_line + 2) < 0:
-        return _long_line(limits)
+# What llhttp says of a coding, other than of a second one after "chunked".
+_UNKNOWN_CODING: Final = "Request has invalid `Transfer-Encoding`"
+
+
+def _unknown_coding() -> Refusal:
+    return Refusal(
+        501, "the Transfer-Encoding is not 'chunked'", fix="Send 'chunked' alone."
+    )
+
+
+def _bad_line() -> Refusal:
     return Refusal(400, "the first line is not METHOD TARGET HTTP/1.1")
 
 
-def _parse(raw: bytes, head: Head) -> None:
-    """Let llhttp take the lines apart, and make sure that it saw the same head."""
-    parser = httptools.HttpRequestParser(head)
+def _control_character() -> Refusal:
+    return Refusal(
+        400, "there is a control character, or a line that does not end in CR LF"
+    )
+
+
+class _Taken:
+    """Where the parser puts headers: into a dictionary, without a detour here."""
+
+    __slots__ = ("on_header",)
+
+    on_header: Callable[[bytes, bytes], object]
+
+
+def _read_headers(raw: bytes, count: int, method: str) -> Headers:
+    """Let llhttp take ``count`` header lines apart, and make sure that it saw as many."""
+    taken: dict[bytes, bytes] = {}
+    protocol = _Taken()
+    protocol.on_header = taken.setdefault
+    _feed(raw, protocol, method)
+    by_name = {name.lower(): value for name, value in taken.items()}
+    if len(by_name) == count:
+        return Headers(by_name)
+    pairs: list[tuple[bytes, bytes]] = []
+    protocol.on_header = lambda name, value: pairs.append((name.lower(), value))
+    _feed(raw, protocol, method)
+    if len(pairs) != count:
+        raise Refusal(400, "the head is not HTTP: a line is not a header")
+    return Headers(dict(pairs), pairs)
+
+
+def _feed(raw: bytes, protocol: _Taken, method: str) -> None:
     try:
-        parser.feed_data(raw)
+        httptools.HttpRequestParser(protocol).feed_data(raw)
     except httptools.HttpParserUpgrade:
         pass  # Whether there is an upgrade is the handler's to say.
     except httptools.HttpParserInvalidMethodError as error:
-        raise Refusal(501, f"there is no method {head.method!r}") from error
+        raise Refusal(501, f"there is no method {method!r}") from error
     except httptools.HttpParserError as error:
+        if str(error) == _UNKNOWN_CODING:
+            raise _unknown_coding() from error
         raise Refusal(400, f"the head is not HTTP: {error}") from error
-    if len(head.pairs) != raw.count(b"\n") - 2:
-        raise Refusal(400, "the head is not HTTP: a line is not a header")
 
 
 def _check_host(head: Head, host: bytes | None) -> None:
@@ -229,9 +246,10 @@ def _check_host(head: Head, host: bytes | None) -> None:
         if head.http_1_1:
             raise Refusal(400, "there is no Host header")
         return
-    if len(head.by_name) != len(head.pairs) and _count(head, b"host") > 1:
+    if head.headers.pairs is not None and len(head.headers.raw(b"host")) > 1:
         raise Refusal(400, "there is more than one Host header")
     if host not in _good_hosts:
+        host = host.rstrip(_BLANKS)
         if not AUTHORITY.fullmatch(host):
             raise Refusal(400, "the Host header is not a host")
         if len(_good_hosts) < _HOSTS_KEPT:
@@ -246,34 +264,33 @@ _HOSTS_KEPT: Final = 64
 _good_hosts: Final[set[bytes]] = set()
 
 
-def _read_length(head: Head, by_name: dict[bytes, bytes]) -> None:
-    length = by_name.get(b"content-length")
-    coding = by_name.get(b"transfer-encoding")
-    if length is not None and coding is not None:
-        raise Refusal(400, "there are a Content-Length and a Transfer-Encoding")
-    if len(by_name) != len(head.pairs):
+def _read_length(head: Head) -> None:
+    headers = head.headers
+    if headers.pairs is not None:
         for name in (b"content-length", b"transfer-encoding"):
-            if _count(head, name) > 1:
+            if len(headers.raw(name)) > 1:
                 raise Refusal(400, f"there is more than one {name.decode('ascii')}")
-    if length is not None:
+    length = headers.by_name.get(b"content-length")
+    coding = headers.by_name.get(b"transfer-encoding")
+    if coding is None:
+        assert length is not None
         if not _LENGTH.fullmatch(length):
             raise Refusal(400, "the Content-Length is not a number of bytes")
         head.content_length = int(length)
+    elif length is not None:
+        raise Refusal(400, "there are a Content-Length and a Transfer-Encoding")
     elif not head.http_1_1:
         raise Refusal(400, "HTTP/1.0 has no Transfer-Encoding")
-    elif coding is not None and coding.lower() != b"chunked":
-        raise Refusal(
-            501, "the Transfer-Encoding is not 'chunked'", fix="Send 'chunked' alone."
-        )
+    elif coding.rstrip(_BLANKS).lower() != b"chunked":
+        raise _unknown_coding()
     else:
         head.chunked = True
 
 
 def _read_connection(head: Head) -> None:
     words = {
-        word.strip().lower()
-        for name, value in head.pairs
-        if name == b"connection"
+        word.strip(_BLANKS).lower()
+        for value in head.headers.raw(b"connection")
         for word in value.split(b",")
     }
     if b"close" in words:
@@ -282,17 +299,12 @@ def _read_connection(head: Head) -> None:
         head.keep_alive = True
     has_body = head.chunked or head.content_length
     if b"upgrade" in words and head.http_1_1 and not has_body:
-        protocol = head.by_name.get(b"upgrade")
-        head.upgrade = None if protocol is None else protocol.decode("latin-1")
+        head.upgrade = head.headers.get("upgrade")
 
 
-def _read_expect(head: Head, value: bytes) -> None:
+def _read_expect(head: Head) -> None:
     if not head.http_1_1:
         return
-    if value.lower() != b"100-continue" or _count(head, b"expect") > 1:
+    if [one.rstrip(_BLANKS).lower() for one in head.headers.raw(b"expect")] != [_CONTINUE]:
         raise Refusal(417, "only 100-continue can be expected")
     head.expects_continue = head.chunked or bool(head.content_length)
-
-
-def _count(head: Head, name: bytes) -> int:
-    return sum(own == name for own, _ in head.pairs)

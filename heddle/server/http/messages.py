@@ -12,7 +12,7 @@ The front writes Date, Server, Connection, Content-Length and Transfer-Encoding;
 handler that names one of them is a bug of ours, and so is a header with a line end in it.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from itertools import count
 from os import urandom
 from typing import Final, Protocol, TypeAlias
@@ -37,17 +37,13 @@ _boot: Final = urandom(6).hex()
 _numbers: Final = count(1)
 
 
-class Request:
+class Request(Struct):
     """A request whose head has arrived. Its body is read on demand."""
 
-    __slots__ = ("_id", "body", "client", "head", "headers")
-
-    def __init__(self, head: Head, body: Body, client: str) -> None:
-        self.head = head
-        self.headers = Headers(head.pairs, head.by_name)
-        self.body = body
-        self.client = client
-        self._id = ""
+    head: Head
+    body: Body
+    client: str
+    _id: str = ""
 
     @property
     def method(self) -> str:
@@ -63,6 +59,11 @@ class Request:
     def query(self) -> Fields:
         """The parameters after the ``?``, decoded."""
         return self.head.target.query
+
+    @property
+    def headers(self) -> Headers:
+        """The headers."""
+        return self.head.headers
 
     @property
     def upgrade(self) -> str | None:
@@ -81,8 +82,8 @@ class Request:
                 self._id = f"{_boot}-{next(_numbers)}"
         return self._id
 
-    async def read(self, limit: int | None = None) -> bytes:
-        """The whole body.
+    def read(self, limit: int | None = None) -> Coroutine[None, None, bytes]:
+        """Read the whole body; to be awaited.
 
         Args:
             limit: Bytes, where fewer are wanted than the front admits.
@@ -90,7 +91,7 @@ class Request:
         Raises:
             Refusal: 413 when it is longer, 400 when it is malformed. Let it pass.
         """
-        return await self.body.read(limit)
+        return self.body.read(limit)
 
     def __repr__(self) -> str:
         return f"<Request {self.method} {self.path} from {self.client}>"

@@ -9,16 +9,10 @@ up: dot segments, backslashes, slashes and control characters in disguise.
 """
 
 import re
-from functools import lru_cache
 from typing import Final
 
 from heddle.server.http.fields import Fields
 from heddle.server.http.refusals import Refusal
-
-# Targets that come again and again, as those of routes do. Long ones carry data and
-# don't, and would be kept for nothing.
-_KEPT: Final = 256
-_LONGEST_KEPT: Final = 256
 
 # RFC 3986: the characters of a path and a query, and what may stand for a byte.
 _PATH: Final = re.compile(rb"(?:/(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})*)+")
@@ -26,8 +20,8 @@ _QUERY: Final = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})
 # Browsers leave these in a query as they are typed, and nobody reads them differently.
 _ALSO_IN_QUERY: Final = bytes.maketrans(b'"<>[\\]^`{|}', b"-----------")
 _ESCAPE: Final = re.compile(rb"%([0-9A-Fa-f]{2})")
-_FORBIDDEN: Final = re.compile(r"[\x00-\x1f\x7f\\]")
-_ABSOLUTE: Final = re.compile(rb"(https?)://([^/?#@]+)(.*)", re.IGNORECASE)
+_FORBIDDEN: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\\]")
+_ABSOLUTE: Final = re.compile(rb"(https?)://([^/?#@]+)(|[/?].*)", re.IGNORECASE)
 AUTHORITY: Final = re.compile(
     rb"(?:[A-Za-z0-9._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*(?::[0-9]{0,5})?"
     rb"|\[[0-9A-Fa-f:.]+\](?::[0-9]{0,5})?"
@@ -75,10 +69,6 @@ def read_target(raw: bytes, *, options: bool) -> Target:
     """
     if raw == b"*" and options:
         return Target("*", Fields())
-    return _kept(raw) if len(raw) <= _LONGEST_KEPT else _read(raw)
-
-
-def _read(raw: bytes) -> Target:
     if raw.startswith(b"/"):
         return Target(*_path_and_query(raw))
     absolute = _ABSOLUTE.fullmatch(raw)
@@ -92,9 +82,6 @@ def _read(raw: bytes) -> Target:
         rest = b"/" + rest
     path, query = _path_and_query(rest)
     return Target(path, query, _plain(authority, scheme), scheme)
-
-
-_kept = lru_cache(maxsize=_KEPT)(_read)
 
 
 def _path_and_query(raw: bytes) -> tuple[str, Fields]:

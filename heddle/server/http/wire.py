@@ -18,6 +18,7 @@ from heddle.server.http.limits import Limits
 
 # One read: a request with a body of ordinary size in one go.
 READ: Final = 64 * 1024
+_NOTHING: Final = memoryview(b"")
 # What is written that found the socket ready so many times in a row lets others go first.
 _IN_A_ROW: Final = 16
 # Close by resetting: what the client has not taken by now it will not get.
@@ -31,11 +32,19 @@ class Gone(Exception):
 class Wire:
     """What both kinds share: the deadlines of their waits."""
 
-    __slots__ = ("_deadlines", "_limits", "_writes", "read_until", "write_until")
+    __slots__ = (
+        "_deadlines",
+        "_limits",
+        "_rest",
+        "_writes",
+        "read_until",
+        "write_until",
+    )
 
     def __init__(self, deadlines: Deadlines, limits: Limits) -> None:
         self._deadlines = deadlines
         self._limits = limits
+        self._rest = _NOTHING
         self._writes = 0
         self.read_until = inf
         self.write_until = inf
@@ -68,9 +77,26 @@ class Wire:
         """
         raise NotImplementedError
 
+    def send_at_once(self, data: bytes) -> bool:
+        """Send what can be sent without waiting.
+
+        Returns:
+            Whether nothing is left to do. Else `finish_sending` must follow: for the rest,
+            or because others have waited long enough for their turn.
+
+        Raises:
+            Gone: The client is.
+        """
+        raise NotImplementedError
+
+    async def finish_sending(self) -> None:
+        """Do what `send_at_once` could not; `Gone` when the client is."""
+        raise NotImplementedError
+
     async def send(self, data: bytes) -> None:
         """Send all of ``data``; `Gone` when the client is."""
-        raise NotImplementedError
+        if not self.send_at_once(data):
+            await self.finish_sending()
 
     async def end_sending(self) -> None:
         """Say that nothing more will come, while what the client sends is still read."""
@@ -126,7 +152,7 @@ class SocketWire(Wire):
         finally:
             self.read_until = inf
 
-    async def send(self, data: bytes) -> None:
+    def send_at_once(self, data: bytes) -> bool:
         try:
             sent = self._socket.send(data)
         except BlockingIOError:
@@ -134,14 +160,17 @@ class SocketWire(Wire):
         except OSError as error:
             raise Gone from error
         if sent < len(data):
-            await self._send_rest(memoryview(data)[sent:])
-        else:
-            self._writes += 1
-            if self._writes >= _IN_A_ROW:
-                self._writes = 0
-                await trio.lowlevel.checkpoint()
+            self._rest = memoryview(data)[sent:]
+            return False
+        self._writes += 1
+        return self._writes < _IN_A_ROW
 
-    async def _send_rest(self, rest: memoryview) -> None:
+    async def finish_sending(self) -> None:
+        rest, self._rest = self._rest, _NOTHING
+        self._writes = 0
+        if not rest:
+            await trio.lowlevel.checkpoint()
+            return
         until = trio.current_time() + self._limits.write_timeout
         try:
             while rest:
@@ -218,12 +247,17 @@ class StreamWire(Wire):
         finally:
             self.read_until = inf
 
-    async def send(self, data: bytes) -> None:
+    def send_at_once(self, data: bytes) -> bool:
+        self._rest = memoryview(data)
+        return False
+
+    async def finish_sending(self) -> None:
+        rest, self._rest = self._rest, _NOTHING
         until = trio.current_time() + self._limits.write_timeout
         try:
-            for at in range(0, len(data), READ):
+            while rest:
                 self.wait_to_write(until)
-                piece = memoryview(data)[at : at + READ] if len(data) > READ else data
+                piece, rest = rest[:READ], rest[READ:]
                 await self._stream.send_all(piece)
                 until += len(piece) / self._limits.transfer_rate
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:

@@ -9,7 +9,7 @@ Answers are read with h11, which is strict about what a server may send.
 """
 
 import socket
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -18,7 +18,7 @@ import h11
 import msgspec
 import trio
 from msgspec import Struct
-from trio.testing import memory_stream_pair
+from trio.testing import lockstep_stream_pair, memory_stream_pair
 
 from heddle.server.http import (
     JSON,
@@ -84,6 +84,12 @@ class Got(Struct):
         found = self.json["error"]
         assert set(found) == {"type", "message"}
         return str(found["type"])
+
+
+async def until(true: Callable[[], bool]) -> None:
+    """Wait for something that nobody tells of."""
+    while not true():  # noqa: ASYNC110  that is the point
+        await trio.sleep(0.001)
 
 
 class Peer:
@@ -209,12 +215,15 @@ async def serving(
 
 @asynccontextmanager
 async def in_memory(
-    handler: Handler, *, limits: Limits | None = None
+    handler: Handler, *, limits: Limits | None = None, lockstep: bool = False
 ) -> AsyncIterator[tuple[Peer, Noted]]:
-    """A client without a socket, so that time may jump."""
+    """A client without a socket, so that time may jump.
+
+    With ``lockstep`` what is sent waits for the other side to read it, else never.
+    """
     report = Noted()
     server = Server(handler, limits=limits, report=report)
-    ours, theirs = memory_stream_pair()
+    ours, theirs = lockstep_stream_pair() if lockstep else memory_stream_pair()
     async with trio.open_nursery() as nursery:
         await nursery.start(server.run)
         nursery.start_soon(partial(server.serve_stream, theirs))
