@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from plugins_host.faults import Fault, nearest, one_of, sentence
+from plugins_host.json_faults import not_json
 
 if TYPE_CHECKING:
     from plugins_host.chain import (
@@ -250,6 +251,7 @@ __all__ = [
     "chosen_environment",
     "load_plugins",
     "nearest",
+    "not_json",
     "one_of",
     "open_pipe",
     "response_fields",

@@ -22,6 +22,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import FieldInfo, fields
 
 from plugins_host.faults import Fault, nearest, one_of
+from plugins_host.json_faults import not_json
 from plugins_host.seams import SEAMS, Half, Seam, SubscriptionError, read_subscription
 
 # A manifest with hundreds of tools and their schemas fits; a wrong file named by mistake
@@ -283,11 +284,12 @@ def read_manifest(path: Path, *, builtin_types: Collection[str] = ()) -> Manifes
             f"it is larger than {MAX_MANIFEST // 1024 // 1024} MiB, which no manifest is",
             "Name the right file.",
         )
+    data = data.removeprefix(b"\xef\xbb\xbf")
     try:
-        raw = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"))
+        raw = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise refuse(
-            f"it is not valid JSON: {error}", "A manifest is a JSON object."
+            f"it is not valid JSON: {not_json(data, error)}", "A manifest is a JSON object."
         ) from error
     return check_manifest(
         raw, file=file, folder=path.resolve().parent, builtin_types=builtin_types
@@ -742,7 +744,8 @@ _WANTED: Final[Mapping[str, str]] = {
 
 
 def _wanted(error: str) -> str:
-    return _WANTED.get(error.partition(",")[0], error)
+    kind = error.partition(",")[0].replace(" | null`", "`")
+    return _WANTED.get(kind, error)
 
 
 def _words(choices: type[StrEnum]) -> list[str]:

@@ -12,9 +12,12 @@ from collections.abc import Callable
 from hashlib import blake2b
 from pathlib import Path
 from types import ModuleType
+from typing import Final
 
 from plugins_host.faults import Fault, one_of
 from plugins_host.serving import importing
+
+_OURS: Final = str(Path(__file__).parent)
 
 
 class ModuleUnusable(Fault):
@@ -116,10 +119,10 @@ def _told(source: str, error: BaseException) -> ModuleUnusable:
 
 
 def _line(source: str, error: BaseException) -> str:
-    """The line of the plugin that failed: the last one that is not of the import system."""
+    """The line of the plugin that failed: the last one that is not of what loaded it."""
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith("<") and frame.filename != __file__
+        if not frame.filename.startswith(("<", _OURS))
     ]
     return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else source

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from plugins_host.faults import Fault, one_of
+from plugins_host.json_faults import not_json
 
 if TYPE_CHECKING:
     from jsonschema.protocols import Validator
@@ -75,13 +76,14 @@ def _read_value(name: str, text: str) -> dict[str, Any]:
         source, data = text[1:], _read_file(name, text[1:])
     else:
         source, data = "", text.encode(errors="surrogateescape")
+    data = data.removeprefix(b"\xef\xbb\xbf")
     there = f" in {source}" if source else ""
     try:
-        value = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"))
+        value = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         shown = "" if source else f" {text[:80]!r}"
         raise SettingsError(
-            f"the value{shown}{there} is not valid JSON: {error}",
+            f"the value{shown}{there} is not valid JSON: {not_json(data, error)}",
             component_type=name,
             fix="Write a JSON object, or @ and the path of a file that holds one.",
         ) from error

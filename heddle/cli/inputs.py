@@ -9,6 +9,7 @@ import msgspec
 from heddle.cli.exits import WrongUsage
 from heddle.cli.wording import line
 from heddle.nesting import MAX_DEPTH, too_deep
+from plugins_host import not_json
 
 # A state is sent to models, tools and plugins whole; more is a file given by mistake.
 MAX_INPUT: Final = 64 * 1024 * 1024
@@ -30,9 +31,8 @@ def read_input(text: str | None) -> dict[str, Any]:
     try:
         state = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        place, reason = explain(data, error)
         raise WrongUsage(
-            f"this is not JSON: {reason}", where=f"{where} {place}".strip(), fix=EXAMPLE
+            f"this is not JSON: {not_json(data, error)}", where=where, fix=EXAMPLE
         ) from error
     except RecursionError as error:
         raise _too_deep(where) from error
@@ -59,7 +59,11 @@ def _read(text: str) -> tuple[str, bytes]:
                 return where, _bounded(where, file.read(MAX_INPUT + 1))
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
-            raise WrongUsage(f"cannot read it: {reason}", where=where) from error
+            raise WrongUsage(
+                f"cannot read it: {reason}",
+                where=where,
+                fix="Check the path and its permissions.",
+            ) from error
     try:
         return "--input", text.encode()
     except UnicodeEncodeError as error:
@@ -70,24 +74,6 @@ def _bounded(where: str, data: bytes) -> bytes:
     if len(data) > MAX_INPUT:
         raise WrongUsage(f"it is over {MAX_INPUT // 2**20} MiB", where=where)
     return data
-
-
-def explain(data: bytes, error: Exception) -> tuple[str, str]:
-    """Where JSON stops being JSON, as line and column, and why."""
-    import json
-
-    # The standard library's reader knows the line; what it would let pass, such as NaN,
-    # is told in the words of the stricter one.
-    try:
-        json.loads(data)
-    except json.JSONDecodeError as better:
-        reason = better.msg[0].lower() + better.msg[1:]
-        return f"line {better.lineno}, column {better.colno}", reason
-    except UnicodeDecodeError:
-        return "", "it is not UTF-8"
-    except (RecursionError, ValueError):
-        pass
-    return "", str(error).removeprefix("JSON is malformed: ")
 
 
 def _too_deep(where: str) -> WrongUsage:

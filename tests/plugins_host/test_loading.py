@@ -234,10 +234,11 @@ def test_a_file_may_import_what_lies_beside_it_but_take_no_name_from_heddle(
             "cannot be made",
         ),
         ("def (", "it is not valid Python"),
-        ("1 / 0", "it cannot be imported: ZeroDivisionError"),
+        ("1 / 0", ".py:1: it cannot be imported: ZeroDivisionError"),
         ("raise SystemExit(3)", "it cannot be imported: SystemExit: 3"),
         ("import nowhere_at_all", "No module named 'nowhere_at_all'"),
         ("from heddle.plugin import serve\nserve({})", "__name__ == '__main__'"),
+        ("from heddle.plugin import serve\nserve({})", "audit.py:2: it cannot be imported"),
     ],
 )
 def test_a_module_that_is_no_plugin_is_refused_saying_why(

@@ -196,6 +196,14 @@ def test_what_is_not_json_is_refused(tmp_path: Path, text: bytes) -> None:
         read_manifest(path)
 
 
+def test_malformed_json_is_told_with_its_line_and_column(tmp_path: Path) -> None:
+    path = tmp_path / "p.json"
+    path.write_bytes(b'{\n  "name": "gate",\n}')
+
+    with pytest.raises(ManifestError, match="line 3, column 1: expecting property name"):
+        read_manifest(path)
+
+
 def test_an_endless_file_is_refused_and_not_read_whole(tmp_path: Path) -> None:
     path = tmp_path / "p.json"
     with path.open("wb") as file:
@@ -223,6 +231,21 @@ def test_what_is_no_object_is_refused(raw: object) -> None:
 )
 def test_what_stands_in_the_place_of_an_object_is_told(raw: object, says: str) -> None:
     assert only(raw).what == f"it is {says}"
+
+
+@pytest.mark.parametrize(
+    ("field", "written", "wanted"),
+    [
+        ("command", "x", "an array"),
+        ("command", [], "an array that is not empty"),
+        ("capabilities", "log", "an array"),
+        ("discoverTools", 1, "true or false"),
+    ],
+)
+def test_what_should_stand_there_is_told_in_words(
+    field: str, written: object, wanted: str
+) -> None:
+    assert only(plugin(**{field: written})).fix == f"It should be {wanted}."
 
 
 def test_a_module_may_hold_what_json_cannot_and_is_told_so() -> None:

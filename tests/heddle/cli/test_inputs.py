@@ -43,7 +43,7 @@ def test_stdin_that_is_closed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_malformed_json_is_told_with_its_line_and_column() -> None:
     told = refused('{"a":\n 1,}')
-    assert told.startswith("--input line 2, column ")
+    assert told.startswith("--input: this is not JSON: line 2, column ")
     assert told.endswith("""Give an object, such as '{"question": "why?"}'.""")
 
 
@@ -57,13 +57,14 @@ def test_malformed_json_is_told_with_its_line_and_column() -> None:
         ("null", "this is null"),
         ("", "it is empty"),
         ("  ", "it is empty"),
-        ("hello", "this is not JSON: expecting value"),
+        ("hello", "this is not JSON: line 1, column 1: expecting value"),
         ('{"a": NaN}', "this is not JSON: invalid character"),
-        ('{"a": "\\ud800"}', "this is not JSON"),
-        ('{"a": 1e999}', "Number out of range"),
+        ('{"a": "\\ud800"}', "half of a surrogate pair, such as \\ud800, stands alone"),
+        ('{"a": 1e999}', "number out of range"),
         ('{"a":' * 201 + "1" + "}" * 201, "nested deeper than 200 levels"),
         ('{"a":' * 100_000, "nested deeper than 200 levels"),
         ("@/no/such/file", "--input @/no/such/file: cannot read it: No such file"),
+        ("@/no/such/file", "Check the path and its permissions."),
         ("@/tmp", "cannot read it: Is a directory"),
         ("@", "cannot read it"),
         ("@\x00", "cannot read it"),
