@@ -58,6 +58,10 @@ class Policies(msgspec.Struct, frozen=True):
     patience: float
     models: Mapping[str, Component] = {}
 
+    def gate(self, max_node_attempts: int) -> "Gate":
+        """Where the nodes of one run ask them."""
+        return Gate(self, max_node_attempts)
+
 
 PLACES: Final[Mapping[str, tuple[Seam, Half]]] = {
     "node_before": (Seam.NODE, Half.BEFORE),
@@ -87,7 +91,7 @@ class Gate:
 
     __slots__ = ("_chain", "_max_attempts", "_policies", "asked")
 
-    def __init__(self, policies: Policies, *, max_node_attempts: int) -> None:
+    def __init__(self, policies: Policies, max_node_attempts: int) -> None:
         self._policies = policies
         self._chain = policies.chain
         self._max_attempts = max_node_attempts

@@ -50,7 +50,9 @@ class Run:
 
     def __init__(self, plan: Plan, services: Services, limits: Limits) -> None:
         self._plan = plan
-        self._context = RunContext(services, _gate(services, limits))
+        policies = services.policies
+        gate = None if policies is None else policies.gate(limits.max_node_attempts)
+        self._context = RunContext(services, gate)
         self._report = services.report
         self._limits = limits
         self._state: State = {}
@@ -206,12 +208,3 @@ class Run:
             return declared_outputs(declared, found, of="the flow")
         except Fault as fault:
             raise NodeFailed(fault, node_name=end.name, node_type=end.type) from fault
-
-
-def _gate(services: Services, limits: Limits) -> "Gate | None":
-    """Where this run's nodes ask the policies; None when none are installed."""
-    if services.policies is None:
-        return None
-    from heddle.engine.gate import Gate
-
-    return Gate(services.policies, max_node_attempts=limits.max_node_attempts)
