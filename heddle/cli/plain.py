@@ -3,7 +3,7 @@
     > ask (AgentNode)
       ask: search
       ask: search failed: tool 'search': exited with status 1 (0.2 s)
-    ! node 'ask': nothing fills {{name}}
+    ! node 'ask': placeholder {{name}} has no value in the state and was left as it is
     x ask: the model answered with status 500
     < ask (3.1 s)
 
@@ -61,13 +61,19 @@ class PlainLines:
         self._clock = clock
         self._began: dict[str, float] = {}
         # A failure that ends the run is told by the error that ends the program, so it
-        # is shown here only once something follows it.
+        # is shown here only once something follows it that is shown as well.
         self._failure: list[str] = []
 
     def lines(self, event: Event) -> Iterator[str]:
         """The lines for an event, fit for a terminal; often none."""
-        failure, self._failure = self._failure, []
-        yield from failure
+        said = list(self._said(event))
+        if isinstance(event, NodeFailed):
+            said, self._failure = self._failure, said
+        elif said:
+            said, self._failure = self._failure + said, []
+        yield from said
+
+    def _said(self, event: Event) -> Iterator[str]:
         match event:
             case NodeStarted(node_name=node, node_type=kind, attempt=attempt):
                 self._began[node] = self._clock()
@@ -78,7 +84,7 @@ class PlainLines:
                 if self._verbose or took >= INSTANT:
                     yield f"< {line(node)} ({seconds(took)}){self._value(event.state)}"
             case NodeFailed(node_name=node, error=error):
-                self._failure = [f"x {line(node)}: {indented(error.message)}"]
+                yield f"x {line(node)}: {indented(error.message)}"
             case ToolCalled(node_name=node, tool_name=tool):
                 yield f"  {line(node)}: {line(tool)}{self._value(event.tool_args)}"
             case ToolReturned():

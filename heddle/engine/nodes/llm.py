@@ -36,6 +36,7 @@ def fill(template: str, given: State, context: NodeContext) -> str:
     text, unknown = render(template, given)
     for name in unknown:
         context.warn_once(
-            f"placeholder {{{{{name}}}}} has no value in the state and was left as it is"
+            f"node {context.name!r}: placeholder {{{{{name}}}}} has no value in the "
+            "state and was left as it is"
         )
     return text

@@ -89,6 +89,14 @@ def test_the_failure_that_ends_a_run_is_left_to_the_error_that_ends_the_program(
     ]
 
 
+def test_what_a_policy_says_unseen_about_the_failure_does_not_tell_it_twice() -> None:
+    audit = PluginEmitted("plugin:Audit:node", "ask", "AgentNode", {"ok": False})
+    assert lines_of((*A_RUN[:5], (1, audit)), verbose=False) == [
+        "> start (StartNode)",
+        "> ask (AgentNode)",
+    ]
+
+
 def test_names_and_values_cannot_break_a_line_or_move_a_terminal() -> None:
     nasty = "a\nb\x1b[2J"
     lines = lines_of(((0, NodeStarted(nasty, nasty, {nasty: nasty}, 1)),), verbose=True)

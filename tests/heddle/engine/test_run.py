@@ -559,7 +559,9 @@ async def test_an_unknown_placeholder_stays_and_is_a_warning_once() -> None:
     assert result == {"t": "ECHO:{{gone}} {{gone}} {{gone}}"}
     assert [event for event in events if isinstance(event, Warned)] == [
         Warned(
-            "placeholder {{gone}} has no value in the state and was left as it is", "ask"
+            "node 'ask': placeholder {{gone}} has no value in the state and was left as it "
+            "is",
+            "ask",
         )
     ]
 
