@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -111,10 +111,9 @@ ECHOES: Final = msgspec.json.Decoder(Echoed).decode_lines
 class Floor:
     """A bare JSON-line echo: a request out, and the answer of the same id in."""
 
-    def __init__(self, script: Path) -> None:
+    def __init__(self, argv: Sequence[str]) -> None:
         stdin, to_stdin = open_pipe()
         from_stdout, stdout = open_pipe()
-        argv = [sys.executable, str(script)]
         self.child = subprocess.Popen(argv, stdin=stdin, stdout=stdout)
         os.close(stdin)
         os.close(stdout)
@@ -225,7 +224,7 @@ async def measure(script: Path) -> list[Answer]:
         PluginProgram("alone", python, str(script.parent)),
         PluginProgram("together", (*python, "consult"), str(script.parent)),
     ]
-    floor = Floor(script)
+    floor = Floor(python)
     answers: list[Answer] = []
     async with Fleet(programs, log=print) as fleet, trio.open_nursery() as nursery:
         nursery.start_soon(floor.write)

@@ -1,0 +1,232 @@
+"""What policies add to a whole run, and what those cost it that nobody asks.
+
+Question: four policies of one process at every seam of a flow of ten nodes: how much longer
+          does the run take? And what does a run pay for policies that it never meets?
+Workload: the flow of `tests.conformance.policies.ten_nodes` with a model and tools that
+          answer at once: 42 questions, one frame each. The policies consent, in plain
+          functions over our Python and JavaScript runtimes, both warm as on a server. Then
+          ten nodes with two model calls and no agent, beside policies of agents' rounds,
+          tool calls and failures.
+Answer:   the milliseconds that the policies add to a run, over 42 round trips of a bare
+          JSON-line echo of 300 bytes to a child of the same runtime; the time of a run
+          with policies that nobody asks over that of the same run without, by pairs.
+"""
+
+import gc
+import json
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from bench.bench_consultation import CHILD, Floor
+from bench.harness import Answer, against_floor, median
+from heddle.engine.gate import Policies
+from heddle.engine.plan import Plan, make_plan
+from heddle.engine.run import Run
+from heddle.engine.testing import FakeModels, FakeTools
+from heddle.engine.walk import Limits
+from heddle.engine.work import Services
+from heddle.installation import install, policies_of
+from heddle.spec import read_document
+from plugins_host.entry_point import RUNTIME
+from tests.conformance.policies.ten_nodes import MET, TenNodes
+from tests.support.flows import document, end, flow, llm, model, start, tool
+
+NAMES: Final = ("Audit", "Budget", "Gate", "Limit")
+
+PYTHON: Final = """
+from heddle.plugin import pass_, proceed, serve
+
+half = {"before": lambda event, ctx: proceed(), "after": lambda event, ctx: pass_()}
+seams = dict.fromkeys(("nodeError", "node", "toolCall", "modelCall", "agentRound"), half)
+serve(dict.fromkeys(("Audit", "Budget", "Gate", "Limit"), seams))
+"""
+
+JAVASCRIPT: Final = """
+const half = { before: () => ({ action: 'proceed' }), after: () => ({ action: 'pass' }) };
+const every = (names, value) => Object.fromEntries(names.map((name) => [name, value]));
+const seams = every(['nodeError', 'node', 'toolCall', 'modelCall', 'agentRound'], half);
+serve(every(['Audit', 'Budget', 'Gate', 'Limit'], seams));
+"""
+
+# The bare echo in JavaScript; `CHILD` is the one in Python.
+ECHO: Final = r"""
+let cut = '';
+process.stdin.setEncoding('utf8').on('data', (text) => {
+  const lines = (cut + text).split('\n');
+  cut = lines.pop();
+  let out = '';
+  for (const line of lines) {
+    const at = line.indexOf(',"method"');
+    out += `${line.slice(0, at)},"result":${line.slice(line.indexOf('"params":') + 9)}\n`;
+  }
+  process.stdout.write(out);
+});
+"""
+
+# Every half of the flow is met as often as `MET` says when nothing in it fails.
+FRAMES: Final = sum(MET.values()) - 2  # neither a nodeError nor the attempt after it
+ROUNDS: Final = 40
+
+# Node.js compiles what has run for a while: after this many runs it is done.
+WARM: Final = 250
+SAMPLE: Final = {"text": "x" * 289}
+
+
+@asynccontextmanager
+async def installed(
+    folder: Path, name: str, command: Sequence[str], seams: dict[str, list[str]]
+) -> AsyncIterator[Policies]:
+    """Four policies of one plugin."""
+    parts = [
+        {"componentType": each, "kind": "middleware", "seams": seams} for each in NAMES
+    ]
+    manifest = folder / f"{name}.json"
+    whole = {"name": name, "version": "1", "command": list(command), "components": parts}
+    manifest.write_text(json.dumps(whole), encoding="utf-8")
+    loaded = install((str(manifest),), shared=True)
+    async with policies_of(loaded, log=print, patience=30) as policies:
+        assert policies is not None
+        yield policies
+
+
+EVERYWHERE: Final = {
+    "nodeError": ["after"],
+    **{
+        seam: ["before", "after"]
+        for seam in ("node", "toolCall", "modelCall", "agentRound")
+    },
+}
+UNMET: Final = {at: EVERYWHERE[at] for at in ("nodeError", "toolCall", "agentRound")}
+
+
+async def timed(call: Callable[[], Awaitable[object]], times: int = 1) -> float:
+    """Seconds of one call, of so many in a row."""
+    began = time.perf_counter()
+    for _ in range(times):
+        await call()
+    return (time.perf_counter() - began) / times
+
+
+async def added(folder: Path, language: str, plugin: list[str], echo: list[str]) -> Answer:
+    """What four policies add to a run, and as many bare round trips."""
+    floor = Floor(echo)
+    with_policies: list[float] = []
+    without: list[float] = []
+    trips: list[float] = []
+    async with (
+        installed(folder, language, plugin, EVERYWHERE) as policies,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(floor.write)
+        nursery.start_soon(floor.read)
+
+        async def asked() -> None:
+            await TenNodes(policies, fails=False).execute()
+
+        async def alone() -> None:
+            await TenNodes(None, fails=False).execute()
+
+        async def bare() -> None:
+            for _ in range(FRAMES):
+                await floor.call(SAMPLE)
+
+        for round_ in range(ROUNDS + 3):
+            gc.collect()
+            samples = await timed(asked, 5), await timed(alone, 5), await timed(bare, 5)
+            if round_ >= 3:
+                for many, sample in zip(
+                    (with_policies, without, trips), samples, strict=True
+                ):
+                    many.append(sample)
+        nursery.cancel_scope.cancel()
+    floor.close()
+    more = median([a - b for a, b in zip(with_policies, without, strict=True)])
+    return against_floor(
+        f"policies.four at every seam, {language}",
+        more * 1e3,
+        "ms",
+        floor=median(trips) * 1e3,
+        limit=1.5,
+        detail={"frames": FRAMES, "run alone, ms": median(without) * 1e3},
+    )
+
+
+def no_agent() -> Plan:
+    """Ten nodes, of which two ask a model and six run a tool."""
+    middle = [
+        llm(f"n{number}", "hi") if number in {2, 5} else tool(f"n{number}")
+        for number in range(1, 9)
+    ]
+    nodes = [start(), *middle, end()]
+    names = [node["id"] for node in nodes]
+    return make_plan(read_document(document(flow(nodes, names, shared=[model()]))))
+
+
+async def unasked(folder: Path) -> Answer:
+    """A run beside policies that it never meets, over the same run without any."""
+    plan = no_agent()
+    models = FakeModels(lambda _request: "done")
+    tools = FakeTools({f"n{number}": lambda **_: {} for number in range(1, 9)})
+
+    def run_with(policies: Policies | None) -> Callable[[], Awaitable[object]]:
+        services = Services(models, tools, lambda _event: None, policies=policies)
+
+        async def run() -> None:
+            await Run(plan, services, Limits()).execute({"topic": "x"})
+
+        return run
+
+    ratios, bare = [], []
+    command = [sys.executable, "-c", "raise SystemExit('nobody asks it')"]
+    async with installed(folder, "unasked", command, UNMET) as policies:
+        beside, alone = run_with(policies), run_with(None)
+        gc.collect()
+        gc.disable()
+        for round_ in range(200):
+            # The second of a pair finds warmer caches: they take turns at that too.
+            pair = [(beside, True), (alone, False)][:: 1 if round_ % 2 else -1]
+            samples = {asked: await timed(call, 10) for call, asked in pair}
+            models.requests.clear()
+            tools.calls.clear()
+            if round_ >= 20:
+                ratios.append(samples[True] / samples[False])
+                bare.append(samples[False])
+        gc.enable()
+    alone_us = median(bare) * 1e6
+    return against_floor(
+        "policies.installed and never asked",
+        median(ratios) * alone_us,
+        "µs",
+        floor=alone_us,
+        limit=1.03,
+        detail={"nodes": 10, "pairs": len(ratios)},
+    )
+
+
+def run() -> Iterator[Answer]:
+    """Both runtimes, if both are there, and the policies that nobody asks."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for file, text in (
+            ("policies.py", PYTHON),
+            ("policies.mjs", JAVASCRIPT),
+            ("echo.py", CHILD),
+            ("echo.mjs", ECHO),
+        ):
+            (folder / file).write_text(text)
+        python = [sys.executable]
+        plugin, echo = str(folder / "policies.py"), str(folder / "echo.py")
+        yield trio.run(added, folder, "python", [*python, plugin], [*python, echo])
+        if shutil.which("node"):
+            plugin, echo = str(folder / "policies.mjs"), str(folder / "echo.mjs")
+            command = ["node", "--import", RUNTIME.as_uri(), plugin]
+            yield trio.run(added, folder, "javascript", command, ["node", echo])
+        yield trio.run(unasked, folder)
