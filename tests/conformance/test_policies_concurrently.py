@@ -230,11 +230,11 @@ async def test_a_policy_process_that_dies_fails_who_was_asking_and_nobody_later(
 ) -> None:
     languages = [language, "python", language]
     stage = Stage(
-        tmp_path, SEED + 2, languages, 100, faults=["dies"], trouble=[0, 0, 0, 0, 2]
+        tmp_path, SEED + 2, languages, 100, faults=["dies"], trouble=[0, 0, 0, 2]
     )
     with nothing_left():
         async with installed(tmp_path, stage.plugins, str(stage.script)) as company:
-            seen = await all_at_once(stage, company, at_a_time=10)
+            seen = await all_at_once(stage, company, at_a_time=8)
             started = sum(company.started)
     killers = victims = 0
     for story in stage.stories:
@@ -249,5 +249,5 @@ async def test_a_policy_process_that_dies_fails_who_was_asking_and_nobody_later(
         else:
             check_whole(story, was, stage.where(story))
     assert killers >= 1
-    assert killers + victims < 90
-    assert 3 + 2 <= started <= 3 + killers + victims
+    assert killers + victims < len(stage.stories) - 10
+    assert 3 < started <= 3 + killers + victims
