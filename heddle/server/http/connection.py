@@ -71,14 +71,17 @@ class Phase(Enum):
 
 
 class Shared(Protocol):
-    """What all connections of a server have in common."""
+    """What all connections of a server have in common.
+
+    While not ``keeps_alive``, a connection ends with the exchange it is at.
+    """
 
     handler: Handler
     limits: Limits
     hangups: Hangups
     encoder: Encoder
     report: Report
-    closing: bool
+    keeps_alive: bool
 
 
 class Connection:
@@ -92,17 +95,18 @@ class Connection:
         "_late",
         "_scope",
         "_shared",
+        "_watched",
         "client",
         "phase",
         "since",
         "wire",
     )
 
-    def __init__(self, wire: Wire, shared: Shared, client: str) -> None:
+    def __init__(self, wire: Wire, shared: Shared, client: str, since: float) -> None:
         self.wire = wire
         self.client = client
         self.phase = Phase.IDLE
-        self.since = 0.0
+        self.since = since
         self._shared = shared
         self._scope = trio.CancelScope()
         self._buffer = _NOTHING
@@ -110,6 +114,7 @@ class Connection:
         # Whether closing tells the client the truth: nothing is half said.
         self._clean = True
         self._hung_up = False
+        self._watched = -1
         self._late: Refusal | None = None
 
     # Called from other tasks.
@@ -178,8 +183,12 @@ class Connection:
 
     async def send_part(self, data: bytes) -> None:
         """Send a part of an answer: until the rest is sent, the client knows only half."""
+        try:
+            await self.send(data)
+        except BaseException:
+            self._clean = self._clean and not self.wire.torn
+            raise
         self._clean = False
-        await self.send(data)
 
     def nothing_half_said(self) -> None:
         """The answer that was sent in parts is complete."""
@@ -196,13 +205,13 @@ class Connection:
 
     async def run(self) -> None:
         """Serve until either side has had enough. Raises nothing that is an Exception."""
-        number = self.wire.socket_number
         limits = self._shared.limits
         try:
             with self._scope:
                 await self.wire.prepare(trio.current_time() + limits.header_timeout)
-                if number is not None:
-                    self._shared.hangups.watch(number, self)
+                if self.wire.sock is not None:
+                    self._watched = self.wire.sock.fileno()
+                    self._shared.hangups.watch(self._watched, self)
                 await self._serve()
             if self._late is not None and self._clean:
                 with trio.move_on_after(limits.linger_timeout):
@@ -214,8 +223,7 @@ class Connection:
             if not _is_only(error, (Gone,)):
                 self._shared.report.crashed(None, error)
         finally:
-            if number is not None:
-                self._shared.hangups.forget(number)
+            self._shared.hangups.forget(self._watched)
             if self._clean:
                 await self.wire.close()
             else:
@@ -241,6 +249,10 @@ class Connection:
             if not await self._exchange(head, raw):
                 return
             self.phase = Phase.IDLE
+            read_over = self._at == len(self._buffer)
+            if not shared.keeps_alive and read_over and self.wire.quiet():
+                # It was to be kept when its answer began.
+                return
 
     async def _receive_head(self) -> int:
         """Where the next head ends in the buffer; -1 if there is none."""
@@ -323,7 +335,8 @@ class Connection:
         head = request.head
         keep = (
             head.keep_alive
-            and not (answer.close or self._shared.closing)
+            and self._shared.keeps_alive
+            and not answer.close
             and request.body.skippable
         )
         connection = CLOSE if not keep else _NOTHING if head.http_1_1 else KEEP_ALIVE
@@ -356,7 +369,7 @@ class Connection:
         keep = (
             head.keep_alive
             and head.http_1_1
-            and not self._shared.closing
+            and self._shared.keeps_alive
             and request.body.skippable
         )
         try:
@@ -389,9 +402,8 @@ class Connection:
 
     async def _upgrade(self, request: Request, answer: Upgrade, raw: bytes) -> None:
         self.phase = Phase.UPGRADED
-        number = self.wire.socket_number
-        if number is not None:
-            self._shared.hangups.forget(number)
+        # Whoever reads the stream reads its end.
+        self._shared.hangups.forget(self._watched)
         stream = UpgradedStream(self.wire, raw + self.take(len(self._buffer)))
         try:
             await answer.run(stream)
@@ -424,14 +436,18 @@ class Connection:
 class ResponseWriter:
     """Writes the body of a streamed answer."""
 
-    __slots__ = ("_chunked", "_connection", "_start", "_writing", "begun")
+    __slots__ = ("_chunked", "_connection", "_start", "_writing")
 
     def __init__(self, connection: Connection, start: bytes, *, chunked: bool) -> None:
         self._connection = connection
         self._start = start
         self._chunked = chunked
         self._writing = False
-        self.begun = False
+
+    @property
+    def begun(self) -> bool:
+        """Whether the client has been sent something."""
+        return not self._start or self._connection.wire.torn
 
     async def write(self, data: bytes) -> None:
         """Send ``data``, or the head alone; see `Writer`."""
@@ -447,32 +463,50 @@ class ResponseWriter:
     async def _send(self, data: bytes) -> None:
         if self._writing:
             raise HandlerMisuse("two tasks write one answer at once")
-        if not self.begun:
+        if self._connection.wire.torn:
+            raise HandlerMisuse("an answer goes on behind a write that was cancelled")
+        if self._start:
             data = self._start + data
-            self.begun = True
         if not data:
             return
         self._writing = True
-        await self._connection.send_part(data)
-        self._writing = False
+        try:
+            await self._connection.send_part(data)
+        finally:
+            self._writing = False
+        self._start = _NOTHING
 
 
 class UpgradedStream(Stream):
-    """The connection as a stream, beginning with the bytes of the request."""
+    """The connection as a stream, beginning with the bytes of the request.
+
+    More tasks than one may send: what each of them sends arrives in one piece.
+    """
 
     def __init__(self, wire: Wire, replay: bytes) -> None:
         self._wire = wire
         self._kept = replay
         self._closed = False
+        self._sending = trio.Lock()
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """Send all of ``data``."""
-        if self._closed:
-            raise trio.ClosedResourceError
+        """Send all of ``data``, after what others are sending."""
         try:
+            self._sending.acquire_nowait()
+        except trio.WouldBlock:
+            await self._sending.acquire()
+        try:
+            if self._closed:
+                raise trio.ClosedResourceError
+            if self._wire.torn:
+                raise trio.BrokenResourceError
             await self._wire.send(bytes(data))
         except Gone as error:
+            if self._closed:
+                raise trio.ClosedResourceError from error
             raise trio.BrokenResourceError from error
+        finally:
+            self._sending.release()
 
     async def wait_send_all_might_not_block(self) -> None:
         """Let others go first; the wire can't tell more than that."""
@@ -488,6 +522,8 @@ class UpgradedStream(Stream):
             try:
                 self._kept = await self._wire.receive(inf)
             except Gone as error:
+                if self._closed:
+                    raise trio.ClosedResourceError from error
                 raise trio.BrokenResourceError from error
         most = READ if max_bytes is None else max_bytes
         data, self._kept = self._kept[:most], self._kept[most:]

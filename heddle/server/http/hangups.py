@@ -83,7 +83,7 @@ class Hangups:
         self._clients[number] = client
 
     def forget(self, number: int) -> None:
-        """Before the socket is closed, or handed to someone else."""
+        """Before the socket is closed, or handed to someone else; any number will do."""
         if self._clients.pop(number, None) is not None:
             self._queue.remove(number)
 

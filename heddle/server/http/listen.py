@@ -32,7 +32,7 @@ class CannotListen(Fault):
 class Listener:
     """A socket that accepts; ``tls`` if what it accepts begins with a handshake."""
 
-    __slots__ = ("_identity", "path", "sock", "tls")
+    __slots__ = ("_identity", "address", "path", "port", "sock", "tls")
 
     def __init__(
         self,
@@ -41,25 +41,24 @@ class Listener:
         tls: "ssl.SSLContext | None" = None,
         path: str | None = None,
     ) -> None:
+        """Take a socket that listens.
+
+        ``address`` is where clients find it, as a URL or ``unix:`` and a path; ``port`` is
+        what the system chose if none was asked for, and 0 for a path.
+        """
         sock.setblocking(False)
         self.sock = sock
         self.tls = tls
         self.path = path
-        self._identity = None if path is None else _identity(path)
-
-    @property
-    def address(self) -> str:
-        """Where clients find it, as a URL or a path."""
-        if self.path is not None:
-            return f"unix:{self.path}"
-        host, port = self.sock.getsockname()[:2]
-        shown = f"[{host}]" if ":" in host else host
-        return f"{'https' if self.tls else 'http'}://{shown}:{port}"
-
-    @property
-    def port(self) -> int:
-        """The port, which the system chose if none was asked for; 0 for a path."""
-        return 0 if self.path is not None else int(self.sock.getsockname()[1])
+        if path is None:
+            host, self.port = sock.getsockname()[:2]
+            shown = f"[{host}]" if ":" in host else host
+            self.address = f"{'https' if tls else 'http'}://{shown}:{self.port}"
+            self._identity = None
+        else:
+            self.port = 0
+            self.address = f"unix:{path}"
+            self._identity = _identity(path)
 
     def close(self) -> None:
         """Accept no more, and take the path away if it is still this socket's."""
@@ -95,8 +94,12 @@ def bind(
     """
     where = f"{host}:{port}"
     try:
+        # As bytes it needs no tables for names in other scripts.
         found = socket.getaddrinfo(
-            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            host.encode("ascii" if host.isascii() else "idna") or None,
+            port,
+            type=socket.SOCK_STREAM,
+            flags=socket.AI_PASSIVE,
         )
     except (OSError, UnicodeError) as error:
         raise CannotListen(
@@ -168,6 +171,8 @@ def bind_path(path: str, *, mode: int = 0o600) -> Listener:
         CannotListen: Something else is there, or it can't be made.
     """
     where = f"socket {path}"
+    if not path or "\0" in path:
+        raise CannotListen(f"{path!r} is no path", where=where)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         try:
@@ -216,9 +221,7 @@ def _cannot(error: OSError, where: str) -> CannotListen:
     match error.errno:
         case errno.EADDRINUSE:
             return CannotListen(
-                "the port is in use",
-                where=where,
-                fix="Stop who uses it, or choose another with --port.",
+                "it is in use", where=where, fix="Stop who uses it, or choose another."
             )
         case errno.EACCES | errno.EPERM:
             return CannotListen(

@@ -30,9 +30,17 @@ if TYPE_CHECKING:
 
 # Accepted in a row before those who are connected get their turn.
 _ACCEPTED_IN_A_ROW: Final = 64
-# What accept says when the machine has run out of something. It passes, and trying at
-# once would be a busy loop.
-_SHORTAGES: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
+# What accept says about the one connection that it would have accepted (accept(2)). All
+# else, as that the machine has run out of something, will be said again when it is tried
+# again at once.
+_LOST: Final = frozenset(
+    getattr(errno, name)
+    for name in (
+        *("ECONNABORTED", "EPROTO", "EPERM", "EINTR", "ENETDOWN", "ENOPROTOOPT"),
+        *("EHOSTDOWN", "ENONET", "EHOSTUNREACH", "EOPNOTSUPP", "ENETUNREACH"),
+    )
+    if hasattr(errno, name)
+)
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 1.0
 # Idle connections that make room at once: looking for them means looking at all.
@@ -65,13 +73,15 @@ class Server:
         self.report: Report = _Silence() if report is None else report
         self.encoder = Encoder()
         self.hangups = Hangups()
-        self.closing = False
+        self.keeps_alive = True
+        self._stopping = False
         self._listeners = listeners
         self._connections: set[Connection] = set()
         self._deadlines = Deadlines(self._connections)
+        # Set while connections may be accepted; replaced when one must wait for room.
         self._room = trio.Event()
+        self._room.set()
         self._accepting = trio.CancelScope()
-        self._ended = trio.Event()
         self._life = trio.CancelScope()
 
     @property
@@ -103,7 +113,8 @@ class Server:
 
     def end_keep_alive(self) -> None:
         """Every answer from now on closes its connection; new ones are still accepted."""
-        self.closing = True
+        self._stopping = True
+        self.keeps_alive = False
 
     def stop(self, *, grace: float) -> None:
         """Accept no more, let go who is idle, and cut off who isn't done in time.
@@ -111,15 +122,16 @@ class Server:
         Args:
             grace: Seconds for what is open. Calling again with less shortens it.
         """
-        self.closing = True
+        self.end_keep_alive()
         self._accepting.cancel()
         self._life.deadline = min(self._life.deadline, trio.current_time() + grace)
-        for connection in self._connections:
+        for connection in tuple(self._connections):
             connection.close_if_idle()
 
     async def serve_stream(self, stream: Stream, client: str = "") -> None:
         """Serve one client whose connection is already there."""
-        await self._serve(StreamWire(stream, self._deadlines, self.limits), client)
+        wire = StreamWire(stream, self._deadlines, self.limits)
+        await self._serve(self._connection(wire, client))
 
     def _close_listeners(self) -> None:
         for listener in self._listeners:
@@ -129,12 +141,10 @@ class Server:
         pause = _FIRST_PAUSE
         in_a_row = 0
         while True:
-            while len(self._connections) >= self.limits.connections:
-                if not self._make_room():
-                    self._room = trio.Event()
-                    await self._room.wait()
-                else:
-                    await trio.lowlevel.checkpoint()
+            while self._full:
+                await trio.lowlevel.wait_readable(listener.sock)
+                if self._full:
+                    await self._wait_for_room()
             try:
                 sock, address = listener.sock.accept()
             except BlockingIOError:
@@ -142,22 +152,40 @@ class Server:
                 await trio.lowlevel.wait_readable(listener.sock)
                 continue
             except OSError as error:
-                if error.errno in _SHORTAGES:
+                if error.errno in _LOST:
+                    await trio.lowlevel.checkpoint()
+                else:
                     self.report.accept_failed(error)
                     self._make_room()
                     await trio.sleep(pause)
                     pause = min(_LONGEST_PAUSE, pause * 2)
-                else:
-                    # The client is gone already, or a firewall took it away.
-                    await trio.lowlevel.checkpoint()
                 continue
             pause = _FIRST_PAUSE
             wire = self._wire(sock, listener.tls)
-            clients.start_soon(self._serve, wire, _name(address))
+            clients.start_soon(self._serve, self._connection(wire, _name(address)))
             in_a_row += 1
             if in_a_row >= _ACCEPTED_IN_A_ROW:
                 in_a_row = 0
                 await trio.lowlevel.checkpoint()
+
+    @property
+    def _full(self) -> bool:
+        return len(self._connections) >= self.limits.connections
+
+    async def _wait_for_room(self) -> None:
+        """Until there may be room for a connection that waits to be accepted."""
+        if self._make_room():
+            await trio.lowlevel.checkpoint()
+            return
+        # All are at work. Whose turn comes next is for those who wait to decide, so the
+        # first that is done with its request goes.
+        self.keeps_alive = False
+        if self._room.is_set():
+            self._room = trio.Event()
+        try:
+            await self._room.wait()
+        finally:
+            self.keeps_alive = not self._stopping
 
     def _wire(self, sock: socket.socket, tls: "ssl.SSLContext | None") -> Wire:
         sock.setblocking(False)
@@ -169,11 +197,15 @@ class Server:
             server_side=True,
             https_compatible=True,
         )
-        return StreamWire(stream, self._deadlines, self.limits, number=sock.fileno())
+        return StreamWire(stream, self._deadlines, self.limits, sock)
 
-    async def _serve(self, wire: Wire, client: str) -> None:
-        connection = Connection(wire, self, client)
+    def _connection(self, wire: Wire, client: str) -> Connection:
+        """A connection that counts from now on."""
+        connection = Connection(wire, self, client, trio.current_time())
         self._connections.add(connection)
+        return connection
+
+    async def _serve(self, connection: Connection) -> None:
         try:
             await connection.run()
         finally:

@@ -30,7 +30,11 @@ class Gone(Exception):
 
 
 class Wire:
-    """What both kinds share: the deadlines of their waits."""
+    """What both kinds share: the deadlines of their waits, and a socket if there is one.
+
+    ``torn`` says that a send was cancelled or has failed with only a part of it on its way,
+    so that whatever is sent now arrives in the middle of something.
+    """
 
     __slots__ = (
         "_deadlines",
@@ -38,12 +42,18 @@ class Wire:
         "_rest",
         "_writes",
         "read_until",
+        "sock",
+        "torn",
         "write_until",
     )
 
-    def __init__(self, deadlines: Deadlines, limits: Limits) -> None:
+    def __init__(
+        self, deadlines: Deadlines, limits: Limits, sock: socket.socket | None
+    ) -> None:
         self._deadlines = deadlines
         self._limits = limits
+        self.sock = sock
+        self.torn = False
         self._rest = _NOTHING
         self._writes = 0
         self.read_until = inf
@@ -61,11 +71,6 @@ class Wire:
         if until < self._deadlines.wakes_at:
             self._deadlines.sooner(until)
 
-    @property
-    def socket_number(self) -> int | None:
-        """The number of the socket, if there is one."""
-        raise NotImplementedError
-
     async def receive(self, until: float) -> bytes:
         """Some bytes, none at the end; always a schedule point.
 
@@ -78,11 +83,11 @@ class Wire:
         raise NotImplementedError
 
     def send_at_once(self, data: bytes) -> bool:
-        """Send what can be sent without waiting.
+        """Send without waiting, if that can be.
 
         Returns:
-            Whether nothing is left to do. Else `finish_sending` must follow: for the rest,
-            or because others have waited long enough for their turn.
+            Whether all of it is sent. Else `finish_sending` must follow: for the rest, or
+            because others have waited long enough for their turn.
 
         Raises:
             Gone: The client is.
@@ -104,7 +109,12 @@ class Wire:
 
     def quiet(self) -> bool:
         """Whether nothing of a request is known to have arrived unread."""
-        raise NotImplementedError
+        if self.sock is None:
+            return True
+        try:
+            return not self.sock.recv(1, socket.MSG_PEEK)
+        except OSError:
+            return True
 
     async def prepare(self, until: float) -> None:
         """What comes before the first byte; `Gone` when it fails."""
@@ -124,12 +134,8 @@ class SocketWire(Wire):
     __slots__ = ("_socket",)
 
     def __init__(self, sock: socket.socket, deadlines: Deadlines, limits: Limits) -> None:
-        super().__init__(deadlines, limits)
+        super().__init__(deadlines, limits, sock)
         self._socket = sock
-
-    @property
-    def socket_number(self) -> int | None:
-        return self._socket.fileno()
 
     async def receive(self, until: float) -> bytes:
         sock = self._socket
@@ -153,35 +159,39 @@ class SocketWire(Wire):
             self.read_until = inf
 
     def send_at_once(self, data: bytes) -> bool:
-        try:
-            sent = self._socket.send(data)
-        except BlockingIOError:
-            sent = 0
-        except OSError as error:
-            raise Gone from error
-        if sent < len(data):
-            self._rest = memoryview(data)[sent:]
-            return False
-        self._writes += 1
-        return self._writes < _IN_A_ROW
+        sent = 0
+        if self._writes < _IN_A_ROW:
+            try:
+                sent = self._socket.send(data)
+            except BlockingIOError:
+                pass
+            except OSError as error:
+                raise Gone from error
+            if sent == len(data):
+                self._writes += 1
+                return True
+        self.torn = sent > 0
+        self._rest = memoryview(data)[sent:]
+        return False
 
     async def finish_sending(self) -> None:
         rest, self._rest = self._rest, _NOTHING
-        self._writes = 0
-        if not rest:
+        if self._writes >= _IN_A_ROW:
+            self._writes = 0
             await trio.lowlevel.checkpoint()
-            return
         until = trio.current_time() + self._limits.write_timeout
         try:
             while rest:
-                self.wait_to_write(until)
-                await trio.lowlevel.wait_writable(self._socket)
                 try:
                     sent = self._socket.send(rest)
                 except BlockingIOError:
+                    self.wait_to_write(until)
+                    await trio.lowlevel.wait_writable(self._socket)
                     continue
+                self.torn = True
                 until += sent / self._limits.transfer_rate
                 rest = rest[sent:]
+            self.torn = False
         except (OSError, trio.ClosedResourceError) as error:
             raise Gone from error
         finally:
@@ -192,12 +202,6 @@ class SocketWire(Wire):
             self._socket.shutdown(socket.SHUT_WR)
         except OSError as error:
             raise Gone from error
-
-    def quiet(self) -> bool:
-        try:
-            return not self._socket.recv(1, socket.MSG_PEEK)
-        except OSError:
-            return True
 
     async def abort(self) -> None:
         if self._socket.fileno() < 0:
@@ -218,23 +222,17 @@ class SocketWire(Wire):
 class StreamWire(Wire):
     """A wire on a stream: of TLS, or of a test."""
 
-    __slots__ = ("_number", "_stream")
+    __slots__ = ("_stream",)
 
     def __init__(
         self,
         stream: Stream,
         deadlines: Deadlines,
         limits: Limits,
-        *,
-        number: int | None = None,
+        sock: socket.socket | None = None,
     ) -> None:
-        super().__init__(deadlines, limits)
+        super().__init__(deadlines, limits, sock)
         self._stream = stream
-        self._number = number
-
-    @property
-    def socket_number(self) -> int | None:
-        return self._number
 
     async def receive(self, until: float) -> bytes:
         self.wait_to_read(until)
@@ -256,10 +254,12 @@ class StreamWire(Wire):
         until = trio.current_time() + self._limits.write_timeout
         try:
             while rest:
+                self.torn = True
                 self.wait_to_write(until)
                 piece, rest = rest[:READ], rest[READ:]
                 await self._stream.send_all(piece)
                 until += len(piece) / self._limits.transfer_rate
+            self.torn = False
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             raise Gone from error
         finally:
@@ -271,9 +271,6 @@ class StreamWire(Wire):
                 await self._stream.send_eof()
             except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
                 raise Gone from error
-
-    def quiet(self) -> bool:
-        return True
 
     async def prepare(self, until: float) -> None:
         if isinstance(self._stream, trio.SSLStream):

@@ -178,10 +178,8 @@ class Served:
         self.server = server
         self.report = report
         self.listeners = listeners
-
-    @property
-    def port(self) -> int:
-        return self.listeners[0].port
+        self.port = listeners[0].port
+        self.ended = trio.Event()
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[Peer]:
@@ -205,8 +203,14 @@ async def serving(
         listeners = bind("127.0.0.1", 0)
     server = Server(handler, listeners, limits=limits, report=report)
     async with trio.open_nursery() as nursery:
-        await nursery.start(server.run)
-        yield Served(server, report, listeners)
+        served = Served(server, report, listeners)
+
+        async def run(task_status: trio.TaskStatus[None]) -> None:
+            await server.run(task_status=task_status)
+            served.ended.set()
+
+        await nursery.start(run)
+        yield served
         nursery.cancel_scope.cancel()
     assert server.connections == 0
     if not crashes:
