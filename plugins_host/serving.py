@@ -56,6 +56,10 @@ _READ: Final = 64 * 1024
 # are written before it is called the next time. Seconds.
 _SLOW: Final = 0.000_5
 
+# After this long in one frame for several, heddle is told that the next one is asked, so
+# that its budget of silence begins anew. Seconds; small against any budget.
+_A_WHILE: Final = 0.1
+
 # How long the coroutines that are at work when stdin closes may take to end. Seconds;
 # heddle kills the process after one.
 _LAST_WORDS: Final = 0.8
@@ -486,15 +490,20 @@ class Server:
 
         A modified input is encoded before the next is asked, so that what one handler does
         to its copy changes nobody else's. A verdict that does not count here ends it too:
-        heddle refuses it, and nobody is asked after a fault.
+        heddle refuses it, and nobody is asked after a fault. Each has the budget of silence
+        that it would have alone: heddle is told where the walk is when that took a while.
         """
         params = call.params
         given = params.input
         consent = "proceed" if params.half == "before" else "pass"
         admits = self._dispatch.admits.get((params.seam, params.half)) or ("modify",)
         verdicts: list[dict[str, Any]] = []
+        told = time.monotonic()
         for asked in params.ask:
             call.component_type = name = asked.component_type
+            if time.monotonic() - told > _A_WHILE:
+                told = time.monotonic()
+                call.partial({"at": name})
             try:
                 step = self._dispatch.consultation(
                     params, params.half, name, asked.component, given, call

@@ -17,6 +17,12 @@ const FEATURES = ['consult'];
 /** Milliseconds that handlers at work get when stdin closes; heddle kills after 1000. */
 const LAST_WORDS = 400;
 
+/**
+ * After this many milliseconds in one frame for several, heddle is told that the next one is
+ * asked, so that its budget of silence begins anew.
+ */
+const A_WHILE = 100;
+
 const STORE = {
   sessionCreate: 'create',
   sessionRead: 'read',
@@ -277,8 +283,13 @@ async function consult(call, params) {
   const consent = half === 'before' ? 'proceed' : 'pass';
   const admitted = admits.get(`${seam}.${half}`) ?? ['modify'];
   const verdicts = [];
+  let told = performance.now();
   for (const { componentType, component } of ask) {
     call.componentType = componentType;
+    if (performance.now() - told > A_WHILE) {
+      told = performance.now();
+      send(JSON.stringify({ id: call.id, partial: { at: componentType } }));
+    }
     const label = `${componentType} ${seam}.${half}`;
     let verdict;
     let encoded;

@@ -42,10 +42,12 @@ NAMES = ("P0", "P1", "P2", "P3")
 # Each policy says what its settings tell it to; "trace" adds its name to what it was shown,
 # so that who saw what is seen in the end.
 PYTHON = """
+import asyncio
 from heddle.plugin import serve
 
-def say(event, ctx):
+async def say(event, ctx):
     ctx.emit_event("asked", {"saw": event.input, "attempt": ctx.attempt})
+    await asyncio.sleep(ctx.component.get("seconds", 0))
     said = ctx.component["say"]
     if said == "throw":
         raise ValueError("thrown")
@@ -61,8 +63,10 @@ serve({name: {seam: both for seam in seams} for name in ("P0", "P1", "P2", "P3")
 """
 
 JAVASCRIPT = """
-const say = (event, ctx) => {
+const say = async (event, ctx) => {
   ctx.emitEvent("asked", { saw: event.input ?? {}, attempt: ctx.attempt });
+  const ms = (ctx.component.seconds ?? 0) * 1000;
+  if (ms) await new Promise((done) => setTimeout(done, ms));
   const said = ctx.component.say;
   if (said === "throw") throw new RangeError("thrown");
   if (said === "trace") {
@@ -240,3 +244,30 @@ def test_one_frame_for_several_comes_to_what_one_by_one_comes_to(
                 assert together == alone, case
 
     trio.run(compare)
+
+
+async def slow_walk(plugin: PluginProcess, seconds: Sequence[float]) -> None:
+    links = [
+        Link(
+            name,
+            "p",
+            msgspec.json.encode({"say": {"action": "proceed"}, "seconds": wait}),
+            EVERYWHERE,
+            plugin,
+        )
+        for name, wait in zip(NAMES, seconds, strict=True)
+    ]
+    asking = Asking(RecordedServices(), lambda _: None, patience=1.0)
+    node = NodeSubject("n", "LlmNode")
+    await Chain(links).before(Seam.NODE, node, Payload.of({}), asking)
+
+
+@pytest.mark.parametrize("language", ["py", pytest.param("js", marks=needs_node)])
+async def test_each_has_the_budget_that_it_would_have_alone(
+    language: str, tmp_path: Path
+) -> None:
+    async with Fleet([program(tmp_path, language)], log=lambda _: None) as fleet:
+        await slow_walk(fleet["p"], [0.5, 0.5, 0.5, 0.0])
+        with pytest.raises(MiddlewareFailure, match="did not answer") as caught:
+            await slow_walk(fleet["p"], [0.0, 0.3, 60.0, 0.0])
+        assert caught.value.middleware == "P2"
