@@ -229,9 +229,7 @@ async def test_a_policy_process_that_dies_fails_who_was_asking_and_nobody_later(
     language: str, tmp_path: Path
 ) -> None:
     languages = [language, "python", language]
-    stage = Stage(
-        tmp_path, SEED + 2, languages, 100, faults=["dies"], trouble=[0, 0, 0, 2]
-    )
+    stage = Stage(tmp_path, SEED + 2, languages, 100, faults=["dies"], trouble=[0, 0, 0, 2])
     with nothing_left():
         async with installed(tmp_path, stage.plugins, str(stage.script)) as company:
             seen = await all_at_once(stage, company, at_a_time=8)

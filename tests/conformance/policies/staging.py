@@ -1,23 +1,19 @@
 """What the tests of policies share: scripted plugins installed, runs watched, leaks found.
 
-with nothing_left():
-    async with installed(folder, [Plugin("one", members, "javascript")]) as policies:
-        seen = await watched(story, policies)
+`installed` puts scripted policies into processes that all runs share; `watched` runs the
+flow of a story over them and tells what was seen, in the story's own words; `check_whole`
+compares the two. `nothing_left` is around it all.
 """
 
 import gc
 import json
+import os
 import re
 import shutil
 import sys
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import (
-    AbstractAsyncContextManager,
-    asynccontextmanager,
-    contextmanager,
-    suppress,
-)
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final
@@ -238,19 +234,22 @@ async def until(condition: Callable[[], bool], seconds: float = 20) -> None:
 
 def children() -> set[int]:
     """The processes that this one has started and not seen the end of."""
-    listed: set[int] = set()
-    for task in Path("/proc/self/task").iterdir():
-        with suppress(FileNotFoundError):  # a thread that has just ended
-            listed |= {int(pid) for pid in (task / "children").read_text().split()}
-    return listed
+    pids = [int(each.name) for each in Path("/proc").iterdir() if each.name.isdigit()]
+    return {pid for pid in pids if _state_and_parent(pid)[1] == str(os.getpid())}
 
 
 def alive(pid: int) -> bool:
     """Whether a process exists and is no zombie."""
+    return _state_and_parent(pid)[0] not in {"", "Z"}
+
+
+def _state_and_parent(pid: int) -> tuple[str, str]:
+    """Both empty when there is no such process."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        state, parent, *_ = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
-        return False
+        return "", ""
+    return state, parent
 
 
 def descriptors() -> int:
