@@ -1,4 +1,3 @@
-# ruff: noqa: ASYNC240  the files are small, local and the test's own
 from pathlib import Path
 
 import pytest

@@ -1,4 +1,3 @@
-# ruff: noqa: ASYNC230, ASYNC240  the files are small, local and the test's own
 import ctypes
 import errno
 import json

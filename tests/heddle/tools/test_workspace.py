@@ -1,4 +1,3 @@
-# ruff: noqa: ASYNC240  the files are small, local and the test's own
 import os
 import shutil
 import subprocess
