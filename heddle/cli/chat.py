@@ -13,7 +13,7 @@ import trio
 
 from heddle.cli.exits import output_failed, told
 from heddle.cli.outlet import write_all
-from heddle.cli.readers import STDOUT
+from heddle.cli.own_stdout import STDOUT
 from heddle.cli.wording import fit
 from plugins_host import Fault
 
@@ -47,7 +47,11 @@ def answer_text(prepared: "Prepared", state: Mapping[str, Any]) -> str:
 
 
 async def chat(
-    engine: "Engine", prepared: "Prepared", given: Mapping[str, Any], reader: "Reader"
+    engine: "Engine",
+    prepared: "Prepared",
+    given: Mapping[str, Any],
+    reader: "Reader",
+    stdout: int = STDOUT,
 ) -> None:
     """Answer line after line.
 
@@ -56,6 +60,7 @@ async def chat(
         prepared: The flow.
         given: State that every run starts with, beside what was said.
         reader: Shows what happens.
+        stdout: Where answers are written.
     """
     name = spoken_input(prepared, given)
     while True:
@@ -74,7 +79,7 @@ async def chat(
             continue
         await _all_written(reader)
         try:
-            write_all(STDOUT, f"{fit(answer_text(prepared, state))}\n".encode())
+            write_all(stdout, f"{fit(answer_text(prepared, state))}\n".encode())
         except OSError as error:
             raise output_failed(error) from error
 

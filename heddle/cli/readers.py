@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from heddle.cli.exits import OutputFailed, output_failed
 from heddle.cli.frames import error_frame, frame
 from heddle.cli.outlet import Outlet
+from heddle.cli.own_stdout import STDERR, STDOUT
 from heddle.cli.plain import PlainLines
 from heddle.events import Event
 
@@ -19,9 +20,6 @@ from heddle.events import Event
 FRAMES_WAITING: Final = 64 * 1024 * 1024
 # Lines that may wait for stderr before some are left out.
 LINES_WAITING: Final = 1024 * 1024
-
-STDOUT: Final = 1
-STDERR: Final = 2
 
 
 class Reader(Protocol):
@@ -75,9 +73,9 @@ class Frames:
 
     animate: Callable[[], Awaitable[None]] | None = None
 
-    def __init__(self, stop: Callable[[Exception], None]) -> None:
+    def __init__(self, stop: Callable[[Exception], None], stdout: int = STDOUT) -> None:
         self._stop = stop
-        self._outlet = Outlet(STDOUT, most=FRAMES_WAITING, broken=self._broken)
+        self._outlet = Outlet(stdout, most=FRAMES_WAITING, broken=self._broken)
         self._lines = LineWriter()
         self.outlets = (self._outlet, self._lines.outlet)
 

@@ -21,6 +21,7 @@ from heddle.cli.options import (
     plugin_options,
     plugin_timeout_option,
 )
+from heddle.cli.own_stdout import own_stdout
 from heddle.cli.wording import fit_json
 from plugins_host import one_of
 
@@ -172,20 +173,23 @@ def command(
         plugin_config=tuple(plugin_config),
         plugin_env=tuple(plugin_env),
     )
-    run_once(
-        flow,
-        options,
-        protocol=protocol,
-        verbose=verbose,
-        quiet=quiet,
-        debug=is_debugging(),
-        interactive=interactive,
-    )
+    with own_stdout(shared=any(not each.endswith(".json") for each in plugins)) as stdout:
+        run_once(
+            flow,
+            options,
+            stdout,
+            protocol=protocol,
+            verbose=verbose,
+            quiet=quiet,
+            debug=is_debugging(),
+            interactive=interactive,
+        )
 
 
 def run_once(
     flow: str,
     options: "RunOptions",
+    stdout: int,
     *,
     protocol: str | None,
     verbose: bool,
@@ -214,6 +218,7 @@ def run_once(
         shown=warnings,
         stop=lambda reason: session.stop(reason),
         interactive=interactive,
+        stdout=stdout,
     )
     session = Session(reader.outlets, animate=reader.animate, ended=reader.ended)
     for text in (*installed.warnings, *(f"{flow} {each}" for each in warnings)):
@@ -228,7 +233,7 @@ def run_once(
             if interactive:
                 from heddle.cli.chat import chat
 
-                await chat(engine, prepared, options.inputs, reader)
+                await chat(engine, prepared, options.inputs, reader, stdout)
                 return None
             return await engine.run(
                 prepared, options.inputs, reader.see, stream=options.stream
@@ -241,7 +246,7 @@ def run_once(
         result = trio.run(session.execute, execute)
     if protocol is None and result is not None:
         try:
-            print_result(result)
+            print_result(result, stdout)
         except OSError as error:
             raise output_failed(error) from error
 
@@ -253,14 +258,15 @@ def choose(
     quiet: bool,
     shown: Iterable[str],
     stop: Callable[[Exception], None],
-    interactive: bool = False,
+    interactive: bool,
+    stdout: int,
 ) -> "Reader":
     """Who reads the events."""
     from heddle.cli import readers
     from heddle.cli.plain import PlainLines
 
     if protocol is not None:
-        return readers.Frames(stop)
+        return readers.Frames(stop, stdout)
     if quiet or sys.stderr is None:
         return readers.Silent()
     lines = PlainLines(verbose=verbose, shown=frozenset(shown))
@@ -272,17 +278,16 @@ def choose(
     return readers.Plain(lines)
 
 
-def print_result(result: dict[str, Any]) -> None:
+def print_result(result: dict[str, Any], stdout: int) -> None:
     """Print the final state: indented for a person, on one line for a program."""
     import msgspec
 
     from heddle.cli.outlet import write_all
-    from heddle.cli.readers import STDOUT
 
     encoded = msgspec.json.encode(result)
-    if sys.stdout.isatty():
+    if os.isatty(stdout):
         encoded = msgspec.json.format(encoded, indent=2)
-    write_all(STDOUT, fit_json(encoded) + b"\n")
+    write_all(stdout, fit_json(encoded) + b"\n")
 
 
 def streams() -> bool:

@@ -48,6 +48,23 @@ def test_a_policy_that_is_installed_is_asked(
     assert "  [gate] asked about\\x1b[31m start None\n" in done.stderr
 
 
+@pytest.mark.parametrize("protocol", [(), ("--protocol", "heddle")])
+def test_what_a_policy_inside_heddle_prints_is_not_in_the_result(
+    heddle: Heddle, flow: WriteFlow, tmp_path: Path, protocol: tuple[str, ...]
+) -> None:
+    text = PROGRAM.replace("serve({", "handlers = ({").replace(
+        "def before(event, ctx):",
+        "print('imported')\n\ndef before(event, ctx):\n    os.write(1, b'written\\n')",
+    )
+    (tmp_path / "inside.py").write_text(f"manifest = {MANIFEST!r}\n{text}")
+    done = heddle("run", flow(), "--plugin", "inside.py", *protocol)
+    assert done.status == 0
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert lines[-1] == ({} if not protocol else {"type": "flow_complete", "state": {}})
+    assert all(isinstance(each, dict) for each in lines)
+    assert done.stderr.startswith("imported\nwritten\nasked about")
+
+
 def test_a_policy_gets_its_settings_and_ends_the_run(
     heddle: Heddle, flow: WriteFlow, gate: str, tmp_path: Path
 ) -> None:
