@@ -28,7 +28,7 @@ import outcome
 import trio
 from msgspec import Raw, Struct
 
-from bench.harness import Answer, against_floor, median, percentile
+from bench.harness import Answer, median, percentile
 from plugins_host import (
     SEAMS,
     Asking,
@@ -56,6 +56,7 @@ find = re.compile(rb'\{"id":(\d+),"method":"([a-z]+)"').match
 names = re.compile(rb'"componentType":"(\w+)"').findall
 consent = lambda line: b'pass' if b'"outcome":' in line else b'proceed'
 one = b'{"componentType":"%b","verdict":{"action":"%b"}}'
+known = {}
 pieces = []
 while True:
     data = os.read(0, 1 << 20)
@@ -74,8 +75,11 @@ while True:
             answer = b'{"id":%b,"result":{"protocol":1,"features":%b}}\n'
             out.append(answer % (found[1], features))
         elif found[2] == b"consult":
-            asked = names(line[:line.find(b',"subject"')])
-            said = b",".join(one % (name, consent(line)) for name in asked)
+            asked = line[found.end():line.find(b',"subject"')]
+            said = known.get(asked)
+            if said is None:
+                each = (one % (name, consent(line)) for name in names(asked))
+                said = known[asked] = b",".join(each)
             out.append(b'{"id":%b,"result":{"verdicts":[%b]}}\n' % (found[1], said))
         else:
             action = consent(line[:400] if len(line) > 1000 else line)
@@ -231,28 +235,29 @@ async def measure(script: Path) -> list[Answer]:
         nursery.start_soon(floor.read)
         await fleet.start()
         asking = Asking(None, print)
+        gc.collect()
+        gc.freeze()  # as heddle does once it has started
 
         def chain(plugin: str, policies: int) -> Chain:
             names = [f"P{number}" for number in range(policies)]
             asker = fleet[plugin]
             return Chain([Link(n, plugin, b"{}", EVERYWHERE, asker) for n in names])
 
-        alone = chain("alone", 1)
+        single = chain("alone", 1)
 
         def consult(payload: Payload) -> Call:
-            async def ask() -> None:
-                # A payload of its own each time: to encode the state is part of the work.
-                given = Payload.of(payload.value)
-                await alone.before(Seam.NODE, NODE, given, asking)
-
-            return ask
+            # A payload of its own each time: to encode the state is part of the work.
+            value = payload.value
+            return lambda: single.before(Seam.NODE, NODE, Payload.of(value), asking)
 
         def bare(payload: Payload) -> Call:
-            return lambda: floor.call(payload.value)
+            value = payload.value
+            return lambda: floor.call(value)
 
-        answers += await latencies("small", consult(SMALL), bare(SMALL), 1000, 2.5)
-        answers += await throughput(consult(SMALL), bare(SMALL))
-        answers += await latencies("500 KB", consult(LARGE), bare(LARGE), 60, 1.5)
+        small, large = (consult(SMALL), bare(SMALL)), (consult(LARGE), bare(LARGE))
+        answers += await latencies("small", 2.5, *(alone(call, 200) for call in small))
+        answers += await throughput(*(crowd(call) for call in small))
+        answers += await latencies("500 KB", 1.5, *(alone(call, 10) for call in large))
         for plugin, frames in (("together", 1), ("alone", 4)):
             answers.append(await whole_flow(chain(plugin, 4), asking, bare(SMALL), frames))
         nursery.cancel_scope.cancel()
@@ -260,63 +265,69 @@ async def measure(script: Path) -> list[Answer]:
     return answers
 
 
-ROUNDS: Final = 7
+# Short turns, many of them: a busy machine then slows both sides of a pair alike, and the
+# median of the pairs' ratios says what the sides have to do with each other.
+PAIRS: Final = 25
+
+Turn = Callable[[], Awaitable[tuple[float, list[float]]]]
 
 
-async def latencies(
-    name: str, ours: Call, floor: Call, count: int, limit: float
-) -> list[Answer]:
-    """One caller: medians of the p50 of each round."""
-    mine, theirs = [], []
-    for round_ in range(ROUNDS + 1):
+def alone(call: Call, count: int) -> Turn:
+    """A turn of one caller: the median of its calls in seconds, and all of them."""
+
+    async def turn() -> tuple[float, list[float]]:
+        samples = await one_caller(call, count)
+        return median(samples), samples
+
+    return turn
+
+
+def crowd(call: Call) -> Turn:
+    """A turn of a hundred callers: calls a second, and the seconds of each."""
+    return lambda: many_callers(call, 100, 30)
+
+
+async def take_turns(
+    name: str,
+    unit: str,
+    ours: Turn,
+    floor: Turn,
+    *,
+    scale: float = 1.0,
+    limit: float | None,
+    better: str = "lower",
+) -> tuple[Answer, list[list[float]]]:
+    """Both sides in turn; the answer, and the samples of each of our turns."""
+    mine, theirs, samples = [], [], []
+    for number in range(PAIRS + 1):
         gc.collect()
-        a, b = await one_caller(ours, count), await one_caller(floor, count)
-        if round_:
+        (a, each), (b, _) = await ours(), await floor()
+        if number:  # the first warms up
             mine.append(a)
             theirs.append(b)
-    p50, bare = (median([median(s) for s in rounds]) * 1e6 for rounds in (mine, theirs))
-    p99 = median([percentile(s, 0.99) for s in mine]) * 1e6
-    return [
-        against_floor(
-            f"consultation.{name}.p50",
-            p50,
-            "µs",
-            floor=bare,
-            limit=limit,
-            detail={"p99": p99},
-        )
-    ]
+            samples.append(each)
+    value, bare = median(mine) * scale, median(theirs) * scale
+    ratio = median([a / b for a, b in zip(mine, theirs, strict=True)])
+    return Answer(f"consultation.{name}", value, unit, bare, ratio, limit, better), samples
 
 
-async def throughput(ours: Call, floor: Call) -> list[Answer]:
-    """A hundred callers: medians of the rounds."""
-    mine, theirs = [], []
-    for round_ in range(ROUNDS + 1):
-        gc.collect()
-        a, b = await many_callers(ours, 100, 60), await many_callers(floor, 100, 60)
-        if round_:
-            mine.append(a)
-            theirs.append(b)
-    rate, bare = (median([r for r, _ in rounds]) for rounds in (mine, theirs))
-    tails = [percentile(s, 0.99) / median(s) for _, s in mine]
-    floor_tails = [percentile(s, 0.99) / median(s) for _, s in theirs]
-    return [
-        against_floor(
-            "consultation.100 callers",
-            rate,
-            "/s",
-            floor=bare,
-            limit=0.6,
-            better="higher",
-        ),
-        Answer(
-            "consultation.100 callers.p99 over p50",
-            median(tails),
-            "x",
-            limit=5.0,
-            detail={"floor": median(floor_tails)},
-        ),
-    ]
+async def latencies(name: str, limit: float, ours: Turn, floor: Turn) -> list[Answer]:
+    """One caller."""
+    answer, samples = await take_turns(
+        f"{name}.p50", "µs", ours, floor, scale=1e6, limit=limit
+    )
+    p99 = median([percentile(turn, 0.99) for turn in samples]) * 1e6
+    return [msgspec.structs.replace(answer, detail={"p99": p99})]
+
+
+async def throughput(ours: Turn, floor: Turn) -> list[Answer]:
+    """A hundred callers."""
+    answer, samples = await take_turns(
+        "100 callers", "/s", ours, floor, limit=0.6, better="higher"
+    )
+    tails = [percentile(turn, 0.99) / median(turn) for turn in samples]
+    tail = Answer("consultation.100 callers.p99 over p50", median(tails), "x", limit=5.0)
+    return [answer, tail]
 
 
 async def whole_flow(chain: Chain, asking: Asking, floor: Call, frames: int) -> Answer:
@@ -338,19 +349,16 @@ async def whole_flow(chain: Chain, asking: Asking, floor: Call, frames: int) -> 
         for _ in range(NODES * len(MET) * frames):
             await floor()
 
-    mine, theirs = [], []
-    for round_ in range(ROUNDS + 1):
-        mine += (await one_caller(flow, 3))[: 3 if round_ else 0]
-        theirs += (await one_caller(bare, 3))[: 3 if round_ else 0]
-    how = "one frame" if frames == 1 else "one by one"
-    return against_floor(
-        f"consultation.four policies, ten nodes, {how}",
-        median(mine) * 1e3,
+    answer, _ = await take_turns(
+        f"four policies, ten nodes, {'one frame' if frames == 1 else 'one by one'}",
         "ms",
-        floor=median(theirs) * 1e3,
+        alone(flow, 1),
+        alone(bare, 1),
+        scale=1e3,
         limit=1.5 if frames == 1 else None,
-        detail={"frames": NODES * len(MET) * frames},
     )
+    trips = NODES * len(MET) * frames
+    return msgspec.structs.replace(answer, detail={"frames": trips})
 
 
 def run() -> Iterator[Answer]:

@@ -257,11 +257,19 @@ _T = TypeVar("_T")
 
 
 class _Question(Struct, frozen=True):
-    """What is the same each time that somebody is asked: whom, and how the text begins."""
+    """What is the same each time that somebody is asked.
+
+    Attributes:
+        verb: How.
+        components: Whom.
+        head: How the text begins.
+        consents: Texts of answers that let everything be, which need not be read.
+    """
 
     verb: str
     components: tuple[str, ...]
     head: bytes
+    consents: frozenset[bytes]
 
 
 class _Stretch(Struct, frozen=True):
@@ -357,7 +365,6 @@ async def _ask_all(
 ) -> _T:
     """Walk the chain until something settles it."""
     asking = walk.asking
-    consents = CONSENTS[walk.half]
     for stretch in walk.place.stretches:
         links = stretch.links
         together = False
@@ -380,20 +387,16 @@ async def _ask_all(
                 )
             except Exception as error:
                 raise walk.unanswered(links[done], asked, error) from error
+            if type(answer) is Raw and bytes(answer) in question.consents:
+                done += len(asked)
+                continue
+            answers = [answer]
             if len(asked) > 1:
                 answers = walk.read_consulted(answer, links[done:])
-            elif type(answer) is Raw and bytes(answer) in consents:
-                done += 1
-                continue
-            else:
-                answers = [answer]
             verdict: Verdict | None = None
             for said in answers:
                 link = links[done]
                 done += 1
-                if type(said) is Raw and bytes(said) in consents:
-                    verdict = None
-                    continue
                 verdict = walk.read(link, said)
                 settled = weigh(walk, link, verdict)
                 if settled is not None:
@@ -422,15 +425,30 @@ def _stretch(links: tuple[Link, ...], seam: Seam, half: Half) -> _Stretch:
     names = tuple(link.component_type for link in links)
     place = seam.encode(), half.encode()
     alone = tuple(
-        _Question(half.value, (name,), b'{"seam":"%b",%b' % (place[0], each[1:-1]))
+        _Question(
+            half.value,
+            (name,),
+            b'{"seam":"%b",%b' % (place[0], each[1:-1]),
+            CONSENTS[half],
+        )
         for name, each in zip(names, asks, strict=True)
     )
-    several = b'{"seam":"%b","half":"%b","ask":[%b]'
     together = tuple(
-        _Question(CONSULT, names[index:], several % (*place, b",".join(asks[index:])))
+        _Question(
+            CONSULT,
+            names[index:],
+            b'{"seam":"%b","half":"%b","ask":[%b]' % (*place, b",".join(asks[index:])),
+            frozenset(_consented(names[index:], text) for text in CONSENTS[half]),
+        )
         for index in range(len(links) - 1)
     )
     return _Stretch(links[0].asker, links, alone, (*together, alone[-1]))
+
+
+def _consented(names: Sequence[str], text: bytes) -> bytes:
+    """The answer to a `consult` in which all say ``text``, as our runtimes write it."""
+    said = b'{"componentType":%b,"verdict":%b}'
+    return b'{"verdicts":[%b]}' % b",".join(said % (_ENCODE(name), text) for name in names)
 
 
 class _Walk(Struct, eq=False):

@@ -848,3 +848,26 @@ async def test_a_state_is_encoded_once_however_many_are_asked(
     assert len(encoded) == 1
     assert isinstance(outcome, Proceeded)
     assert outcome.input is given
+
+
+@pytest.mark.parametrize("space", [b"", b" "])
+@pytest.mark.parametrize(("seam", "half"), HALVES)
+async def test_consent_of_all_is_consent_however_it_is_written(
+    seam: Seam, half: Half, space: bytes
+) -> None:
+    word = b"proceed" if half is Half.BEFORE else b"pass"
+    one = b'{"componentType":%b"%b","verdict":{"action":%b"%b"}}'
+    said = b",".join(one % (space, name, space, word) for name in (b"A", b"B"))
+    text = msgspec.Raw(b'{"verdicts":[%b]}' % said)
+    asker = StubAsker(lambda _, __: text, name="p", features=["consult"])
+    chain = Chain(links(asker, names=[["A", "B"]]))
+    given = Payload.of({"x": 1})
+    if half is Half.BEFORE:
+        outcome: Any = await chain.before(seam, subject_of(seam), given, Told().asking())
+        assert outcome == Proceeded(given)
+    else:
+        outcome = await chain.after(
+            seam, subject_of(seam), OK, Told().asking(), given=given
+        )
+        assert outcome == Passed()
+    assert len(asker.asked) == 1
