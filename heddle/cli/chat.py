@@ -93,8 +93,8 @@ async def _next_line() -> str | None:
         sys.stderr.flush()
     # Nothing can end a read from a terminal but a line; the thread is left behind when
     # the chat is left by a signal, and ends with the process.
-    line = await trio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
-    return line.strip() if line else None
+    line = await trio.to_thread.run_sync(sys.stdin.buffer.readline, abandon_on_cancel=True)
+    return line.decode(errors="replace").strip() if line else None
 
 
 async def _all_written(reader: "Reader") -> None:

@@ -67,7 +67,9 @@ class PlainLines:
     def lines(self, event: Event) -> Iterator[str]:
         """The lines for an event, fit for a terminal; often none."""
         said = list(self._said(event))
-        if isinstance(event, NodeFailed):
+        if isinstance(event, FlowStarted):  # of a chat: the run before has been told
+            self._failure = []
+        elif isinstance(event, NodeFailed):
             said, self._failure = self._failure, said
         elif said:
             said, self._failure = self._failure + said, []

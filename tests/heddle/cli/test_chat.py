@@ -75,6 +75,20 @@ def test_a_failed_answer_is_told_and_the_chat_goes_on(
     assert done.status == 0
     assert done.stdout == ""
     assert done.stderr.count("Error: node 'ask' (LlmNode)") == 2
+    assert "x ask" not in done.stderr
+
+
+def test_a_line_that_is_no_utf_8_is_read_as_far_as_it_is(tmp_path: Path) -> None:
+    flow = scripted(tmp_path, {"content": "You said {{user}}."})
+    done = subprocess.run(
+        [*COMMAND, "run", "-i", flow],
+        input=b"a\xffb\n",
+        capture_output=True,
+        env=surroundings(tmp_path),
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout.decode() == "You said a\ufffdb.\n"
 
 
 def test_what_a_policy_did_is_never_silent(heddle: Heddle) -> None:
