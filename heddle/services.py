@@ -24,11 +24,20 @@ MAX_ENDPOINTS: Final = 1024
 class ModelService:
     """Model calls for LLM configurations, over one client that opens when first used.
 
-    ``environ`` is where ``$NAME`` in a document is looked up, at the first call.
+    Args:
+        environ: Where ``$NAME`` in a document is looked up, at the first call.
+        permit: Where it may connect to, by name and address; None for everywhere. With
+            it the proxies of the process are not used, for they would look names up again.
     """
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        *,
+        permit: Callable[[str, str], bool] | None = None,
+    ) -> None:
         self._environ = environ
+        self._permit = permit
         self._client: ModelClient | None = None
         # Keyed by identity: a plan's configurations live as long as the plan, and an
         # entry holds on to its configuration, so that an address can't be used twice.
@@ -51,7 +60,9 @@ class ModelService:
         if self._client is None:
             from heddle.models import ModelClient
 
-            self._client = ModelClient()
+            self._client = ModelClient(
+                permit=self._permit, environ=None if self._permit is None else {}
+            )
         return await self._client.chat(self._endpoint(llm), request, on_text=on_text)
 
     def _endpoint(self, llm: Component) -> "Endpoint":

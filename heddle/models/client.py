@@ -20,7 +20,7 @@ from msgspec import Struct
 from heddle import __version__
 from heddle.models import completion, responses
 from heddle.models.complaints import complaint_error, provider_message, refusal, shorten
-from heddle.models.connect import ConnectFailed, Connector
+from heddle.models.connect import ConnectFailed, Connector, Permit
 from heddle.models.endpoint import ApiType, Endpoint, HttpEndpoint, ScriptedEndpoint, basic
 from heddle.models.errors import (
     ModelError,
@@ -114,6 +114,7 @@ class ModelClient:
         environ: Where the proxy variables are read from; the process's by default.
         max_calls: Calls that run at once; further ones wait their turn, first come first
             served. By default what the limit of open files has room for.
+        permit: Where it may connect to; see `Connector`.
     """
 
     def __init__(
@@ -122,11 +123,12 @@ class ModelClient:
         timeouts: Timeouts | None = None,
         environ: Mapping[str, str] | None = None,
         max_calls: int | None = None,
+        permit: Permit | None = None,
     ) -> None:
         self.timeouts = timeouts or Timeouts()
         self._environ = os.environ if environ is None else environ
         self._proxies: Proxies | None = None
-        self._connector = Connector()
+        self._connector = Connector(permit)
         self._pools: dict[object, Pool] = {}
         self._routes: dict[HttpEndpoint, Route] = {}
         self._slots = trio.Semaphore(room_for_calls() if max_calls is None else max_calls)

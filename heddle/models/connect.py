@@ -8,7 +8,9 @@ https, proxy      CONNECT over a socket to the proxy, then TLS
 
 import os
 import socket
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import httptools
 import trio
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 
 _READ: Final = 4096
 
+Permit: TypeAlias = Callable[[str, str], bool]
+"""Whether a host, by its name and by one of its addresses, may be connected to."""
+
 
 class ConnectFailed(Exception):
     """There is no connection; ``what`` and ``fix`` are for the reader."""
@@ -34,9 +39,15 @@ class ConnectFailed(Exception):
 
 
 class Connector:
-    """Opens connections. TLS contexts are made once: each reads all authorities."""
+    """Opens connections. TLS contexts are made once: each reads all authorities.
 
-    def __init__(self) -> None:
+    Args:
+        permit: Asked about the addresses that a name turned out to have; None permits
+            all. Proxies are the operator's and not asked about.
+    """
+
+    def __init__(self, permit: Permit | None = None) -> None:
+        self._permit = permit
         self._contexts: dict[TlsFiles, ssl.SSLContext] = {}
         self.connections: set[Connection] = set()
 
@@ -53,7 +64,9 @@ class Connector:
         """
         origin = endpoint.origin
         first = origin if proxy is None else proxy.origin
-        bottom = await _dial(first, is_proxy=proxy is not None)
+        bottom = await _dial(
+            first, is_proxy=proxy is not None, permit=None if proxy else self._permit
+        )
         sock = bottom.socket
         try:
             stream: Any = bottom
@@ -124,7 +137,9 @@ class Connector:
         return context
 
 
-async def _dial(origin: Origin, *, is_proxy: bool) -> trio.SocketStream:
+async def _dial(
+    origin: Origin, *, is_proxy: bool, permit: Permit | None
+) -> trio.SocketStream:
     party = f"the proxy {origin.authority}" if is_proxy else origin.authority
     fix = (
         "Check the proxy variables of the environment."
@@ -132,6 +147,8 @@ async def _dial(origin: Origin, *, is_proxy: bool) -> trio.SocketStream:
         else "Check the url, and that the model server runs."
     )
     try:
+        if permit is not None:
+            return await _dial_permitted(origin, permit)
         return await trio.open_tcp_stream(origin.host, origin.port)
     except socket.gaierror as error:
         raise ConnectFailed(
@@ -145,6 +162,21 @@ async def _dial(origin: Origin, *, is_proxy: bool) -> trio.SocketStream:
         ) from error
     except UnicodeError as error:
         raise ConnectFailed(f"{origin.host!r} is no host name", fix=fix) from error
+
+
+async def _dial_permitted(origin: Origin, permit: Permit) -> trio.SocketStream:
+    """Connect to the very addresses that were asked about: a name can change its mind."""
+    found = await trio.socket.getaddrinfo(origin.host, origin.port, type=socket.SOCK_STREAM)
+    addresses = list(dict.fromkeys(str(each[4][0]) for each in found))
+    if not all(permit(origin.host, address) for address in addresses):
+        raise ConnectFailed(
+            f"{origin.host} is not to be reached from here: it is at a private address",
+            fix="Whoever runs heddle can allow it.",
+        )
+    for address in addresses[:-1]:
+        with suppress(OSError):
+            return await trio.open_tcp_stream(address, origin.port)
+    return await trio.open_tcp_stream(addresses[-1], origin.port)
 
 
 def _reason(error: OSError) -> str:
