@@ -147,7 +147,7 @@ def _model(component_type: str, raw: Any) -> Component:
 
 @asynccontextmanager
 async def policies_of(
-    installed: Installed, *, log: "PluginLog", patience: float
+    installed: Installed, *, log: "PluginLog", patience: float, start: bool = False
 ) -> "AsyncIterator[Policies | None]":
     """The policies of an installation; None when there are none to be asked.
 
@@ -155,6 +155,10 @@ async def policies_of(
         installed: From `install`.
         log: Told what plugins print, and what heddle does to them.
         patience: The budget of silence of one question, in seconds.
+        start: Start the processes now, as a server does.
+
+    Raises:
+        PluginNotStarted: With ``start``: one of them does not start.
     """
     if installed.plugins is None or not installed.plugins.middleware:
         yield None
@@ -169,6 +173,8 @@ async def policies_of(
         if isinstance(plugin.home, OutOfProcess) and plugin.home.program is not None
     ]
     async with Fleet(programs, log=log) as fleet:
+        if start:
+            await fleet.start()
         askers = {
             plugin.name: InProcessPlugin(
                 plugin.name,

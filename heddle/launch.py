@@ -209,6 +209,14 @@ class Engine:
         self._policies = policies
         self._limits = limits
 
+    def tool_names(self) -> list[str]:
+        """The tools of the folder, sorted."""
+        return [] if self._tools is None else sorted(self._tools.names)
+
+    def with_models(self, models: "ModelService") -> "Engine":
+        """The same, with model calls made by another."""
+        return Engine(models, self._tools, self._policies, self._limits)
+
     async def run(
         self,
         prepared: Prepared,
@@ -278,6 +286,7 @@ async def open_engine(
     *,
     installed: Installed | None = None,
     plugin_log: "PluginLog | None" = None,
+    start_plugins: bool = False,
 ) -> AsyncIterator[Engine]:
     """What any number of runs share, ended when the context is left.
 
@@ -285,6 +294,7 @@ async def open_engine(
         options: Tools, plugins and limits; inputs and streaming are each run's own.
         installed: From `install`; None to install what the options name.
         plugin_log: Told what plugins print; None to send it to Python's logging.
+        start_plugins: Start their processes now rather than when they are first asked.
 
     Raises:
         Fault: The folder of tools or a plugin can't be used.
@@ -295,7 +305,10 @@ async def open_engine(
     installed = install(options) if installed is None else installed
     async with (
         installation.policies_of(
-            installed, log=plugin_log or log_plugin_line, patience=options.plugin_timeout
+            installed,
+            log=plugin_log or log_plugin_line,
+            patience=options.plugin_timeout,
+            start=start_plugins,
         ) as policies,
         open_models(os.environ) as models,
     ):
