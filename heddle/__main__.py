@@ -20,11 +20,12 @@ def main() -> int:
 
 
 def server() -> int:
-    """Say that the server is not there yet; exit status 2."""
-    sys.stderr.write(
-        "Error: heddle-server comes in a later version. Use: heddle run FLOW\n"
-    )
-    return 2
+    """Run ``heddle-server`` with the arguments of this process; its exit status."""
+    # As above; the server turns the collector on when it has loaded everything.
+    gc.disable()
+    from heddle.server.command import main as run_server
+
+    return run_server(sys.argv[1:])
 
 
 if __name__ == "__main__":

@@ -1,10 +1,22 @@
 """Options that several commands have, and the types of their values."""
 
-import math
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import click
+
+from heddle.flags import COUNT, MILLISECONDS
+
+__all__ = [
+    "COUNT",
+    "MILLISECONDS",
+    "Settings",
+    "debug_option",
+    "is_debugging",
+    "plugin_options",
+    "plugin_settings_options",
+    "plugin_timeout_option",
+]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -13,28 +25,6 @@ class Settings:
     """What is known before a command runs, for whoever tells its errors."""
 
     debug: bool = False
-
-
-class Milliseconds(click.ParamType[float]):
-    """A length of time above 0, as seconds once it is read."""
-
-    name = "milliseconds"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Read it. A default is written in milliseconds too."""
-        try:
-            number = float(value)
-        except ValueError:
-            number = math.nan
-        if not 0 < number < math.inf:
-            self.fail(f"{value!r} is not a number of milliseconds above 0.", param, ctx)
-        return number / 1000
-
-
-MILLISECONDS: Final = Milliseconds()
-COUNT: Final = click.IntRange(min=1)
 
 
 def debug_option(command: Command) -> Command:

@@ -493,12 +493,3 @@ def test_help_onto_a_full_disk_is_told(tmp_path: Path) -> None:
         )
     assert done.returncode == 1
     assert done.stderr.decode() == "Error: stdout: cannot write: No space left on device\n"
-
-
-def test_the_server_says_that_it_comes_later(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    from heddle.__main__ import server
-
-    assert server() == 2
-    assert "comes in a later version" in capsys.readouterr().err

@@ -1,0 +1,343 @@
+"""``heddle-server``: the flags, and how the program ends.
+
+0    drained after a signal
+1    it could not start, or broke
+2    wrong usage
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import click
+
+from heddle import __version__
+from heddle.flags import COUNT, MILLISECONDS
+from heddle.server.logs import ServerLog, tell
+from heddle.server.settings import MAX_BODY, Settings, is_loopback
+from plugins_host import Fault, sentence
+
+if TYPE_CHECKING:
+    from heddle.server.http import Listener
+    from heddle.server.serve import Loaded
+
+TOKEN_VARIABLE = "HEDDLE_AUTH_TOKEN"  # noqa: S105  its name
+
+
+class CannotStart(Fault):
+    """What the flags say can't be done."""
+
+
+@click.command(
+    "heddle-server",
+    epilog="""\b
+Examples:
+  heddle-server --tools-dir tools --flows-root flows
+  heddle-server --plugin policies.json --plugin-config Gate=@gate.json
+  HEDDLE_AUTH_TOKEN=… heddle-server --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem
+  heddle-server --socket /run/heddle.sock
+""",
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to bind.")
+@click.option(
+    "--port",
+    metavar="N",
+    type=click.IntRange(0, 65535),
+    default=4319,
+    show_default=True,
+    help="Port to bind; 0 lets the system choose.",
+)
+@click.option(
+    "--socket", "socket_path", metavar="PATH", help="Serve a Unix socket instead of a port."
+)
+@click.option("--tls-cert", metavar="FILE", help="Certificate and chain, PEM.")
+@click.option("--tls-key", metavar="FILE", help="Its private key, PEM.")
+@click.option("--tools-dir", metavar="DIR", help="Folder of tool executables.")
+@click.option("--flows-root", metavar="DIR", help="Folder of flows that callers may name.")
+@click.option(
+    "--plugin",
+    "plugins",
+    metavar="FILE",
+    multiple=True,
+    help="A plugin's manifest or Python module. Repeat it: they are asked in order.",
+)
+@click.option(
+    "--plugin-config",
+    metavar="TYPE=JSON|TYPE=@FILE",
+    multiple=True,
+    help="Settings of one middleware. Repeat it.",
+)
+@click.option(
+    "--plugin-env",
+    metavar="NAME",
+    multiple=True,
+    help="A variable of the environment that plugins may see. Repeat it.",
+)
+@click.option(
+    "--plugin-timeout",
+    metavar="MS",
+    type=MILLISECONDS,
+    default=30_000,
+    show_default=True,
+    help="Silence after which a plugin call is given up.",
+)
+@click.option(
+    "--max-tools",
+    metavar="N",
+    type=COUNT,
+    help="Tools that run at a time.  [default: 4 for each core]",
+)
+@click.option(
+    "--tool-timeout",
+    metavar="MS",
+    type=MILLISECONDS,
+    default=30_000,
+    show_default=True,
+    help="Time for one execution of a tool.",
+)
+@click.option(
+    "--timeout",
+    metavar="MS",
+    type=MILLISECONDS,
+    default=300_000,
+    show_default=True,
+    help="Time for a whole run.",
+)
+@click.option(
+    "--max-iterations",
+    metavar="N",
+    type=COUNT,
+    default=50,
+    show_default=True,
+    help="Node executions in a run.",
+)
+@click.option(
+    "--max-node-attempts",
+    metavar="N",
+    type=COUNT,
+    default=3,
+    show_default=True,
+    help="Attempts at a node each time a run arrives there.",
+)
+@click.option(
+    "--max-concurrent",
+    metavar="N",
+    type=COUNT,
+    default=64,
+    show_default=True,
+    help="Runs at a time; more are refused with 429.",
+)
+@click.option(
+    "--drain-timeout",
+    metavar="MS",
+    type=MILLISECONDS,
+    default=30_000,
+    show_default=True,
+    help="Time that runs get to end once a signal came.",
+)
+@click.option(
+    "--max-body",
+    metavar="BYTES",
+    type=COUNT,
+    default=MAX_BODY,
+    show_default=True,
+    help="Longest body of a request.",
+)
+@click.option(
+    "--auth-token",
+    metavar="TOKEN",
+    envvar=TOKEN_VARIABLE,
+    help=f"What callers must show. Better given in ${TOKEN_VARIABLE}.",
+)
+@click.option(
+    "--cors-origin",
+    "cors_origins",
+    metavar="ORIGIN",
+    multiple=True,
+    help="A web origin whose pages may call, or *. Repeat it.",
+)
+@click.option(
+    "--allow-net",
+    metavar="HOST",
+    multiple=True,
+    help="A private host or network that submitted flows may reach. Repeat it.",
+)
+@click.option(
+    "--allow-request-code",
+    is_flag=True,
+    help="Run tools and plugins that come with requests (in a later version).",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="How log lines look.",
+)
+@click.version_option(__version__, prog_name="heddle-server")
+def command(
+    host: str,
+    port: int,
+    *,
+    socket_path: str | None,
+    tls_cert: str | None,
+    tls_key: str | None,
+    tools_dir: str | None,
+    flows_root: str | None,
+    plugins: tuple[str, ...],
+    plugin_config: tuple[str, ...],
+    plugin_env: tuple[str, ...],
+    plugin_timeout: float,
+    max_tools: int | None,
+    tool_timeout: float,
+    timeout: float,
+    max_iterations: int,
+    max_node_attempts: int,
+    max_concurrent: int,
+    drain_timeout: float,
+    max_body: int,
+    auth_token: str | None,
+    cors_origins: tuple[str, ...],
+    allow_net: tuple[str, ...],
+    allow_request_code: bool,
+    log_format: str,
+) -> None:
+    """Run flows for others, over HTTP and WebSocket.
+
+    Everything is loaded, plugins started too, before the port opens. The first SIGTERM or
+    SIGINT lets the runs that are going on end, a second one does not wait for them.
+    """
+    if allow_request_code:
+        raise CannotStart(
+            "this version does not run submitted code yet",
+            where="--allow-request-code",
+            fix="Leave it out.",
+        )
+    if tls_key is not None and tls_cert is None:
+        raise CannotStart(
+            "a key needs its certificate", where="--tls-key", fix="Give --tls-cert too."
+        )
+    if socket_path is not None and tls_cert is not None:
+        raise CannotStart(
+            "a Unix socket has no TLS", where="--socket", fix="Leave out --tls-cert."
+        )
+    if auth_token is not None and not _is_credential(auth_token):
+        raise CannotStart(
+            "it is empty, or has characters that no header carries",
+            where=f"--auth-token or ${TOKEN_VARIABLE}",
+            fix="Use letters, digits and punctuation.",
+        )
+
+    from heddle import launch
+    from heddle.installation import install
+    from heddle.server.flows_root import is_folder
+    from heddle.server.serve import Loaded
+
+    if flows_root is not None and not is_folder(flows_root):
+        raise CannotStart(
+            f"there is no readable folder {flows_root!r}", where="--flows-root"
+        )
+    loaded = Loaded(
+        Settings(
+            flows_root=flows_root,
+            auth_token=auth_token,
+            cors_origins=frozenset(each.rstrip("/") for each in cors_origins),
+            allow_net=allow_net,
+            max_body=max_body,
+            drain_timeout=drain_timeout,
+            json_logs=log_format == "json",
+        ),
+        launch.RunOptions(
+            tools_dir=tools_dir,
+            max_iterations=max_iterations,
+            max_node_attempts=max_node_attempts,
+            timeout=timeout,
+            tool_timeout=tool_timeout,
+            plugin_timeout=plugin_timeout,
+            max_tools=max_tools,
+            plugins=plugins,
+            plugin_config=plugin_config,
+            plugin_env=plugin_env,
+        ),
+        install(plugins, plugin_config, variables=plugin_env, shared=True),
+        max_concurrent,
+    )
+    exposed = socket_path is None and not is_loopback(host)
+    if exposed and auth_token is None:
+        tell(
+            f"Warning: {host} is reached from other machines, and everybody there may run "
+            f"flows here. Set ${TOKEN_VARIABLE}."
+        )
+
+    def bind() -> "Sequence[Listener]":
+        from heddle.server import http
+
+        if socket_path is not None:
+            return [http.bind_path(socket_path)]
+        tls = None if tls_cert is None else http.tls_context(tls_cert, tls_key)
+        return http.bind(host, port, tls=tls)
+
+    _run(loaded, bind)
+
+
+def _run(loaded: "Loaded", bind: "Callable[[], Sequence[Listener]]") -> None:
+    import logging
+
+    import trio
+
+    from heddle.server.serve import serve
+
+    log = ServerLog(json=loaded.settings.json_logs)
+    root = logging.getLogger()
+    root.addHandler(log)
+
+    def ready(listeners: "Sequence[Listener]") -> None:
+        for warning in loaded.installed.warnings:
+            log.say("warning", warning)
+        for listener in listeners:
+            log.say("info", "listening", address=listener.address, pid=os.getpid())
+
+    try:
+        trio.run(partial(serve, loaded, bind, log, ready=ready))
+    finally:
+        root.removeHandler(log)
+        log.close()
+
+
+def _is_credential(token: str) -> bool:
+    return bool(token) and token.isascii() and token.isprintable() and " " not in token
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the program; its exit status."""
+    try:
+        result = command.main(
+            list(arguments), prog_name="heddle-server", standalone_mode=False
+        )
+    except click.ClickException as error:
+        if isinstance(error, click.UsageError) and error.ctx is not None:
+            tell(error.ctx.get_usage())
+        tell(f"Error: {error.format_message()}")
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        return 130
+    except BaseException as error:  # noqa: BLE001  the last handler there is
+        return _failed(error)
+    return result if isinstance(result, int) else 0
+
+
+def _failed(error: BaseException) -> int:
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    if isinstance(error, Fault):
+        tell(f"Error: {error}")
+        return 1
+    if isinstance(error, SystemExit):
+        raise error
+    import traceback
+
+    tell("".join(traceback.format_exception(error)).rstrip())
+    tell("Error: " + sentence(f"heddle itself failed ({type(error).__name__})",
+                              fix="This is a bug; report the lines above."))  # fmt: skip
+    return 1

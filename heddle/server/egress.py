@@ -1,0 +1,193 @@
+"""What a flow that came with a request may reach: the public network, and nothing inside.
+
+Its author is a stranger to whoever runs the server. Such a flow can't read the server's
+environment or files, and its model calls go to public addresses alone. A name is judged by
+the addresses that it turns out to have, at the moment of connecting to one of them.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import Any, Final, cast
+
+from msgspec import Struct
+
+from heddle.engine.plan import Plan
+from heddle.launch import MAX_PLANS
+from heddle.server.failures import SubmissionRefused
+from heddle.server.submissions import Submitted
+from heddle.services import ModelService
+from heddle.spec import Component, LlmConfig, OpenAiCompatibleConfig
+from heddle.spec.llms import Model
+from plugins_host.conversation import ModelRequest, ModelResponse
+
+# RFC 6052: an IPv4 address behind a translator.
+_NAT64: Final = ip_network("64:ff9b::/96")
+_FILES: Final = ("ca_file", "cert_file", "key_file")
+_ALLOW: Final = "Whoever runs the server can allow a host with --allow-net."
+
+
+class Reach:
+    """Where submitted flows may connect to.
+
+    Args:
+        allowed: Hosts by name, address or range of addresses, that they may although
+            they are private.
+    """
+
+    def __init__(self, allowed: Iterable[str]) -> None:
+        names, self._networks = set(), []
+        for host in allowed:
+            try:
+                self._networks.append(ip_network(host.strip("[]"), strict=False))
+            except ValueError:
+                names.add(host.lower().rstrip("."))
+        self._names = frozenset(names)
+
+    def permits(self, host: str, address: str) -> bool:
+        """Whether ``host``, which is at ``address``, may be connected to."""
+        if host.lower().rstrip(".") in self._names:
+            return True
+        try:
+            found = ip_address(address.partition("%")[0])
+        except ValueError:
+            return False
+        return all(self._permits(each) for each in _meanings(found))
+
+    def _permits(self, address: IPv4Address | IPv6Address) -> bool:
+        if any(address in network for network in self._networks):
+            return True
+        return address.is_global and not address.is_multicast
+
+    def permits_as_written(self, host: str) -> bool:
+        """Whether ``host`` may be connected to, as far as that can be told without looking
+        it up."""
+        name = host.lower().rstrip(".")
+        if name == "localhost" or name.endswith(".localhost"):
+            return self.permits(host, "127.0.0.1")
+        try:
+            ip_address(name)
+        except ValueError:
+            return True
+        return self.permits(host, name)
+
+
+def _meanings(
+    address: IPv4Address | IPv6Address,
+) -> Iterator[IPv4Address | IPv6Address]:
+    """The addresses at which one may really arrive: an IPv6 one can wrap an IPv4 one."""
+    if isinstance(address, IPv4Address):
+        yield address
+        return
+    if address.ipv4_mapped is not None:
+        yield address.ipv4_mapped
+        return
+    yield address
+    if address.sixtofour is not None:
+        yield address.sixtofour
+    if address.teredo is not None:
+        yield from address.teredo
+    if address in _NAT64:
+        yield IPv4Address(int(address) & 0xFFFFFFFF)
+
+
+class Checker:
+    """Looks through submitted flows before they run. Those found well are remembered."""
+
+    def __init__(self, reach: Reach) -> None:
+        self._reach = reach
+        # By identity, held on to so that an identity can't come to mean another plan.
+        self._passed: OrderedDict[int, Plan] = OrderedDict()
+
+    def check(self, prepared: Submitted) -> None:
+        """See that a flow asks for nothing that is not its caller's.
+
+        Raises:
+            SubmissionRefused: It does.
+        """
+        plan = prepared.plan
+        if id(plan) in self._passed:
+            return
+        for node in plan.graph.nodes:
+            for config in models_in(node.component):
+                self._check(config, f"node {node.name!r}, llm_config {config.name!r}")
+        self._passed[id(plan)] = plan
+        if len(self._passed) > MAX_PLANS:
+            self._passed.popitem(last=False)
+
+    def _check(self, config: Component, where: str) -> None:
+        from heddle.models import CredentialMissing, ModelError, endpoint_for
+
+        if isinstance(config, OpenAiCompatibleConfig):
+            for name in _FILES:
+                if getattr(config, name) is not None:
+                    raise SubmissionRefused(
+                        f"{name} names a file of the server; a submitted flow reads none",
+                        where=where,
+                        fix="Leave it out.",
+                    )
+        try:
+            endpoint = endpoint_for(cast("LlmConfig", config), {})
+        except ModelError as error:
+            written = getattr(config, "api_key", None) or "$"
+            if not isinstance(error, CredentialMissing) or not written.startswith("$"):
+                raise SubmissionRefused(error.what, where=where, fix=error.fix) from error
+            raise SubmissionRefused(
+                "a submitted flow cannot read the server's environment",
+                where=where,
+                fix="Write the credential into api_key, or leave it out.",
+            ) from error
+        origin = getattr(endpoint, "origin", None)
+        if origin is not None and not self._reach.permits_as_written(origin.host):
+            raise SubmissionRefused(
+                f"a submitted flow may not reach {origin.host}: it is a private address",
+                where=where,
+                fix=_ALLOW,
+            )
+
+
+def models_in(component: Any) -> Iterator[Component]:
+    """The LLM configurations in a component, however deep."""
+    seen: set[int] = set()
+    waiting = [component]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, (LlmConfig, Model)):
+            yield each
+        elif isinstance(each, Struct):
+            if id(each) not in seen:
+                seen.add(id(each))
+                waiting += [getattr(each, name) for name in each.__struct_fields__]
+        elif isinstance(each, Mapping):
+            waiting += each.values()
+        elif isinstance(each, (list, tuple)):
+            waiting += each
+
+
+class SubmittedModels(ModelService):
+    """Model calls of submitted flows; those of policies in them are the operator's.
+
+    Args:
+        reach: Where the flows' own go.
+        operator: Makes the calls of policies.
+        configs: The LLM configurations of policies.
+    """
+
+    def __init__(
+        self, reach: Reach, operator: ModelService, configs: Iterable[Component]
+    ) -> None:
+        super().__init__({}, permit=reach.permits)
+        self._operator = operator
+        self._trusted = {id(each): each for each in configs}
+
+    async def chat(
+        self,
+        llm: Component,
+        request: ModelRequest,
+        *,
+        on_text: Callable[[str], None] | None,
+    ) -> ModelResponse:
+        """One answer; raises a `ModelError` that says what the provider said."""
+        if id(llm) in self._trusted:
+            return await self._operator.chat(llm, request, on_text=on_text)
+        return await super().chat(llm, request, on_text=on_text)

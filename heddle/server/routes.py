@@ -1,0 +1,189 @@
+"""The routes as a table, and the way of each request through it.
+
+    a page of another origin?  ->  who are you?  ->  which route?  ->  its handler
+
+Whatever a handler raises is told here, so that every answer, refusals too, has the
+headers that let a browser's page read it.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+from msgspec import Struct
+
+from heddle.server import run_routes, status_routes
+from heddle.server.failures import failure_response
+from heddle.server.http import (
+    Answer,
+    HeaderPairs,
+    Refusal,
+    Request,
+    Response,
+    StreamedResponse,
+    Upgrade,
+)
+from heddle.server.service import Service
+from heddle.server.tokens import authorise
+from plugins_host import Fault
+
+Handle = Callable[[Service, Request, str], Awaitable[Answer]]
+
+
+class Route(Struct, frozen=True):
+    """One method on one path. ``{id}`` in a path is handed to the handler.
+
+    ``open`` routes are answered to everybody.
+    """
+
+    method: str
+    path: str
+    handle: Handle
+    open: bool = False
+
+
+async def _stream(service: Service, request: Request, _: str) -> Answer:
+    """``GET /v1/stream``: a socket for many runs."""
+    from heddle.server.socket import open_socket
+
+    return open_socket(service, request)
+
+
+ROUTES: Final = (
+    Route("GET", "/", status_routes.index, open=True),
+    Route("GET", "/healthz", status_routes.healthy, open=True),
+    Route("GET", "/readyz", status_routes.ready, open=True),
+    Route("GET", "/openapi.json", status_routes.openapi, open=True),
+    Route("GET", "/metrics", status_routes.metrics),
+    Route("GET", "/v1/capabilities", status_routes.capabilities),
+    Route("POST", "/v1/validate", run_routes.validate),
+    Route("POST", "/v1/runs", run_routes.start_run),
+    Route("GET", "/v1/runs", run_routes.list_runs),
+    Route("GET", "/v1/runs/{id}", run_routes.show_run),
+    Route("DELETE", "/v1/runs/{id}", run_routes.cancel_run),
+    Route("GET", "/v1/runs/{id}/events", run_routes.follow_run),
+    # Who they are may be said in the first message: a browser can't set headers here.
+    Route("GET", "/v1/stream", _stream, open=True),
+)
+
+BY_PATH: Final[Mapping[str, Mapping[str, Route]]] = {
+    path: {
+        method: each
+        for each in ROUTES
+        if each.path == path
+        # Every GET can be asked for its head alone.
+        for method in (each.method, *(["HEAD"] if each.method == "GET" else []))
+    }
+    for path in dict.fromkeys(route.path for route in ROUTES)
+}
+
+_RUNS: Final = "/v1/runs/"
+PREFLIGHT_SECONDS: Final = 600
+ALLOWED_HEADERS: Final = "Authorization, Content-Type, Last-Event-ID, X-Request-ID"
+SHOWN_HEADERS: Final = f"{run_routes.RUN_HEADER}, Location, Retry-After, X-Request-ID"
+
+
+class Front:
+    """The handler of all requests."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._origins = service.settings.cors_origins
+
+    async def __call__(self, request: Request) -> Answer:
+        """Answer one."""
+        service = self._service
+        try:
+            routes, parameter = find(request.path)
+            if request.method == "OPTIONS":
+                answer: Answer = self._options(request, routes)
+            else:
+                route = routes.get(request.method)
+                if route is None:
+                    raise _not_allowed(request.method, routes)
+                if not route.open:
+                    authorise(service.settings.auth_token, request)
+                answer = await route.handle(service, request, parameter)
+        except* Fault as group:
+            answer = failure_response(_one(group), service.conceal)
+        except* RecursionError:
+            # What no check of ours bounded is the caller's nesting still.
+            answer = failure_response(
+                Refusal(400, "the request is nested too deep"), service.conceal
+            )
+        return self._with_headers(request, answer)
+
+    def _options(self, request: Request, routes: Mapping[str, Route]) -> Response:
+        """What may be done here; to a browser, on behalf of a page of which origin."""
+        allow = ", ".join((*routes, "OPTIONS")) if routes else "OPTIONS"
+        headers: HeaderPairs = (("Allow", allow),)
+        if request.headers.get("access-control-request-method") is not None:
+            headers = (
+                ("Access-Control-Allow-Methods", allow),
+                ("Access-Control-Allow-Headers", ALLOWED_HEADERS),
+                ("Access-Control-Max-Age", str(PREFLIGHT_SECONDS)),
+            )
+        return Response(204, headers)
+
+    def _with_headers(self, request: Request, answer: Answer) -> Answer:
+        """The answer as a page of its origin may read it."""
+        headers = request.headers
+        more: HeaderPairs = ()
+        origin = headers.get("origin") if self._origins else None
+        if self._origins:
+            more = (("Vary", "Origin"),)
+            if origin is not None and (origin in self._origins or "*" in self._origins):
+                more += (
+                    ("Access-Control-Allow-Origin", origin),
+                    ("Access-Control-Expose-Headers", SHOWN_HEADERS),
+                )
+        if "x-request-id" in headers:
+            more += (("X-Request-ID", request.id),)
+        if not more:
+            return answer
+        match answer:
+            case Response(status=status, headers=own, body=body, close=close):
+                return Response(status, own + more, body, close)
+            case StreamedResponse(status=status, headers=own, write=write):
+                return StreamedResponse(status, own + more, write, answer.head_first)
+            case Upgrade():
+                return answer
+
+
+def find(path: str) -> tuple[Mapping[str, Route], str]:
+    """The routes of a path by method, and what stands for its parameter.
+
+    Raises:
+        Refusal: 404; there is none.
+    """
+    routes = BY_PATH.get(path)
+    if routes is not None and "{" not in path:
+        return routes, ""
+    if path.startswith(_RUNS):
+        identity, slash, rest = path[len(_RUNS) :].partition("/")
+        routes = BY_PATH.get(f"{_RUNS}{{id}}{slash}{rest}")
+        if routes is not None and identity:
+            return routes, identity
+    if path == "*":
+        return {}, ""
+    raise Refusal(
+        404, "there is nothing at this path", fix="GET /openapi.json says what is."
+    )
+
+
+def _not_allowed(method: str, routes: Mapping[str, Route]) -> Refusal:
+    allow = ", ".join((*routes, "OPTIONS"))
+    return Refusal(
+        405,
+        f"{method[:20]} is not answered here",
+        fix=f"Use {allow}.",
+        headers=(("Allow", allow),),
+    )
+
+
+def _one(group: BaseExceptionGroup[Fault]) -> Fault:
+    """The fault in a group; several at once are told by the first."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    assert isinstance(error, Fault)
+    return error

@@ -1,0 +1,261 @@
+"""The routes about runs: start, validate, list, look at, follow and cancel them."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from heddle.launch import ToolsMissing
+from heddle.server.endings import Completed, Ending, Status, Stop
+from heddle.server.event_log import Batch
+from heddle.server.event_reader import Lagged, Reader
+from heddle.server.failures import failure_response, status_of, told
+from heddle.server.http import (
+    JSON,
+    Answer,
+    Refusal,
+    Request,
+    Response,
+    StreamedResponse,
+    Writer,
+)
+from heddle.server.runs import CancelOutcome, RunHandle
+from heddle.server.service import PROTOCOLS, Service
+from heddle.server.sse import HEADERS, EventStream
+from heddle.spec import DocumentError, Problem
+from plugins_host import Fault, one_of
+
+RUN_HEADER: Final = "Heddle-Run"
+"""Names the run in a streamed answer, whose body has no place for it."""
+
+_SWITCHES: Final[Mapping[str, bool]] = {
+    "true": True,
+    "1": True,
+    "": True,
+    "false": False,
+    "0": False,
+}
+_encode: Final = msgspec.json.Encoder().encode
+
+
+async def start_run(service: Service, request: Request, _: str) -> Answer:
+    """``POST /v1/runs``: to its end, as a stream, or on its own."""
+    streamed = switch(request, "stream")
+    detached = switch(request, "detach")
+    protocol = request.query.get("protocol")
+    if protocol is not None and protocol not in PROTOCOLS:
+        raise Refusal(
+            400,
+            f"there is no protocol {protocol[:80]!r}",
+            fix=one_of(protocol, PROTOCOLS),
+        )
+    asked = service.read(await body_of(request))
+    run = service.start(asked, stream=streamed or detached, detached=detached)
+    if streamed:
+        return await _stream(service, run)
+    if detached:
+        headers = (*JSON, ("Location", f"/v1/runs/{run.id}"))
+        return Response(202, headers, b'{"run":"%b"}' % run.id.encode())
+    try:
+        ending = await run.wait_ended()
+    finally:
+        run.cancel(Stop.CALLER_LEFT)
+    return _ended(service, run, ending)
+
+
+def _ended(service: Service, run: RunHandle, ending: Ending) -> Response:
+    """What a run came to, as an answer."""
+    if isinstance(ending, Completed):
+        return Response(
+            200,
+            JSON,
+            b'{"flow":%b,"state":%b,"run":"%b"}'
+            % (_encode(run.flow), ending.state, run.id.encode()),
+        )
+    assert run.error is not None
+    return failure_response(run.error, service.conceal)
+
+
+async def _stream(service: Service, run: RunHandle) -> Answer:
+    """A run's events as they come; its failure before any is an answer of its own."""
+    reader = Reader(run.log)
+    begun = False
+    try:
+        item = await reader.next()
+        if not isinstance(item, (Batch, Lagged)):
+            return _ended(service, run, await run.wait_ended())
+        begun = True
+    finally:
+        if not begun:
+            reader.close()
+            if not run.detached:
+                run.cancel(Stop.CALLER_LEFT)
+    stream = EventStream(reader, service.pulse, item)
+
+    async def write(writer: Writer) -> None:
+        try:
+            await stream.write(writer)
+        finally:
+            if not run.detached:
+                run.cancel(Stop.CALLER_LEFT)
+
+    return StreamedResponse(200, (*HEADERS, (RUN_HEADER, run.id)), write, head_first=False)
+
+
+async def validate(service: Service, request: Request, _: str) -> Answer:
+    """``POST /v1/validate``: everything that is wrong with a flow. Runs nothing."""
+    body = await body_of(request)
+    try:
+        asked = service.read(body)
+        service.engines.check(asked.prepared)
+    except DocumentError as error:
+        return _invalid(service, error, _problems(service, error.problems))
+    except ToolsMissing as error:
+        found = [
+            {"path": f"node {node!r}", "what": service.conceal(str(fault)), "fix": ""}
+            for node, fault in error.faults
+        ]
+        return _invalid(service, error, found)
+    except Fault as error:
+        if status_of(error) != 400:
+            raise
+        return _invalid(service, error, [])
+    prepared = asked.prepared
+    return Response(
+        200,
+        JSON,
+        _encode(
+            {
+                "valid": True,
+                "flow": prepared.plan.graph.name,
+                "warnings": _problems(service, prepared.warnings),
+            }
+        ),
+    )
+
+
+def _problems(service: Service, problems: tuple[Problem, ...]) -> list[dict[str, str]]:
+    return [
+        {"path": each.path, "what": service.conceal(each.what), "fix": each.fix}
+        for each in problems
+    ]
+
+
+def _invalid(service: Service, error: Fault, problems: list[dict[str, str]]) -> Response:
+    body = {"valid": False, "error": told(error, service.conceal), "problems": problems}
+    return Response(400, JSON, _encode(body))
+
+
+async def list_runs(service: Service, request: Request, _: str) -> Answer:
+    """``GET /v1/runs``: those in memory, the newest first."""
+    wanted = request.query.get("status")
+    if wanted is not None and wanted not in set(Status):
+        raise Refusal(
+            400, f"there is no status {wanted[:80]!r}", fix=one_of(wanted, list(Status))
+        )
+    most = count(request, "limit")
+    found: list[Any] = []
+    for run in service.runs:
+        if wanted is not None and run.status != wanted:
+            continue
+        if most is not None and len(found) >= most:
+            break
+        found.append(run.summary())
+    return Response(200, JSON, _encode({"runs": found}))
+
+
+async def show_run(service: Service, _: Request, identity: str) -> Answer:
+    """``GET /v1/runs/{id}``: how it stands, with its result when it has one."""
+    run = _known(service, identity)
+    shown = msgspec.to_builtins(run.summary())
+    ending = run.ending
+    if isinstance(ending, Completed):
+        shown["state"] = ending.state
+    elif ending is not None:
+        shown["error"] = ending.error
+    return Response(200, JSON, _encode(shown))
+
+
+async def follow_run(service: Service, request: Request, identity: str) -> Answer:
+    """``GET /v1/runs/{id}/events``: a run's events, whoever started it."""
+    run = _known(service, identity)
+    last = request.headers.get("last-event-id")
+    if last is None:
+        start = count(request, "from") or 1
+    elif last.isascii() and last.isdigit() and len(last) < 20:
+        start = int(last) + 1
+    else:
+        raise Refusal(400, "Last-Event-ID is no number of an event")
+
+    async def write(writer: Writer) -> None:
+        # Made here and not before: an answer to HEAD writes nothing and closes nothing.
+        await EventStream(Reader(run.log, start), service.pulse).write(writer)
+
+    return StreamedResponse(200, (*HEADERS, (RUN_HEADER, run.id)), write)
+
+
+async def cancel_run(service: Service, _: Request, identity: str) -> Answer:
+    """``DELETE /v1/runs/{id}``: ask a run to end."""
+    match service.runs.cancel(identity):
+        case CancelOutcome.CANCELLED:
+            return Response(202, JSON, b'{"run":%b}' % _encode(identity))
+        case CancelOutcome.FINISHED:
+            raise Refusal(409, "this run has ended already")
+        case CancelOutcome.UNKNOWN:
+            raise unknown_run()
+
+
+def _known(service: Service, identity: str) -> RunHandle:
+    run = service.runs.get(identity)
+    if run is None:
+        raise unknown_run()
+    return run
+
+
+def unknown_run() -> Refusal:
+    """There is no such run, or there is none any more."""
+    return Refusal(404, "no such run is in memory")
+
+
+async def body_of(request: Request) -> bytes:
+    """The JSON body of a request.
+
+    Raises:
+        Refusal: It is announced as something else (415), or cannot be read.
+    """
+    kind = request.headers.get("content-type") or ""
+    if kind.partition(";")[0].strip().lower() != "application/json":
+        given = f"{kind[:80]!r}" if kind else "none"
+        # Also what keeps a page of another origin from posting without being asked for.
+        raise Refusal(
+            415,
+            f"the content type is {given}",
+            fix="Send JSON as 'Content-Type: application/json'.",
+        )
+    if request.headers.get("content-encoding") not in (None, "identity"):
+        raise Refusal(415, "the body is compressed", fix="Send it as it is.")
+    return await request.read()
+
+
+def switch(request: Request, name: str) -> bool:
+    """Whether a parameter of the query is on."""
+    value = request.query.get(name)
+    if value is None:
+        return False
+    if value.lower() not in _SWITCHES:
+        raise Refusal(
+            400,
+            f"{name}={value[:80]!r} is neither true nor false",
+            fix="Write true or false.",
+        )
+    return _SWITCHES[value.lower()]
+
+
+def count(request: Request, name: str) -> int | None:
+    """A parameter that is a whole number from 1."""
+    value = request.query.get(name)
+    if value is None:
+        return None
+    if not (value.isascii() and value.isdigit() and len(value) < 20 and int(value)):
+        raise Refusal(400, f"{name}={value[:80]!r} is no whole number from 1")
+    return int(value)

@@ -1,0 +1,437 @@
+"""``GET /v1/stream``: one WebSocket that carries many runs.
+
+    reading task   a message in  ->  runs begun, followed, cancelled
+    writing task   what waits for the client, of all its runs, in one write
+    watching task  pings; the drain of the server
+
+trio-websocket makes the handshake, answers pings and closes. The data frames are ours,
+written to the same stream between its own (`heddle.server.socket_frames`).
+"""
+
+import base64
+import binascii
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Final
+from urllib.parse import urlsplit
+
+import trio
+from msgspec import Raw
+from trio.abc import Stream
+from trio_websocket import ConnectionClosed, WebSocketConnection, wrap_server_stream
+
+from heddle.server import socket_frames
+from heddle.server.endings import ShownError, Stop
+from heddle.server.event_log import Batch
+from heddle.server.event_reader import Lagged, Reader
+from heddle.server.failures import status_of, told
+from heddle.server.http import Refusal, Request, Upgrade
+from heddle.server.runs import CancelOutcome, RunHandle
+from heddle.server.service import Service
+from heddle.server.submissions import Boolean, Number, Text, read_field, read_object
+from heddle.server.tokens import authorise, is_token, unauthorised
+from plugins_host import Fault, one_of
+
+SUBPROTOCOL: Final = "heddle.v1"
+VERSION: Final = "13"
+KEY_BYTES: Final = 16
+
+MAX_FOLLOWED: Final = 1024
+"""Runs that one socket follows at a time: many more than a page shows."""
+
+MAX_UNREAD: Final = 1024
+"""Answers that wait for the client. Beyond them none of its messages is read."""
+
+WRITE_BYTES: Final = 256 * 1024
+"""Collected for one write, before a client that reads slowly holds more."""
+
+LONGEST_REF: Final = 256
+ENVELOPE: Final = 64 * 1024
+"""Bytes of a message beside the flow and inputs in it."""
+
+HANDSHAKE: Final = 10.0
+"""Seconds until a client must have said who it is."""
+
+PING_EVERY: Final = 30.0
+"""Seconds, also the longest until its pong. Proxies give up silence after 60."""
+
+GOING_AWAY: Final = 1001
+POLICY_VIOLATION: Final = 1008
+
+
+def open_socket(service: Service, request: Request) -> Upgrade:
+    """The socket that a request asks for.
+
+    Raises:
+        Refusal: It asks for none, or may not have one.
+    """
+    _check_handshake(request)
+    _check_origin(service, request)
+    known = service.settings.auth_token is None
+    if not known and "authorization" in request.headers:
+        authorise(service.settings.auth_token, request)
+        known = True
+    if service.draining.is_set():
+        raise Refusal(503, "this server is stopping")
+
+    async def run(stream: Stream) -> None:
+        service.sockets += 1
+        try:
+            await _serve(service, SharedStream(stream), known=known)
+        finally:
+            service.sockets -= 1
+
+    return Upgrade(run)
+
+
+def _check_handshake(request: Request) -> None:
+    """What the library would take badly, told in HTTP."""
+    headers = request.headers
+    if request.method != "GET" or (request.upgrade or "").lower() != "websocket":
+        raise Refusal(
+            426,
+            "this is a WebSocket and nothing else",
+            fix=f"Connect with subprotocol {SUBPROTOCOL}.",
+            headers=(("Upgrade", "websocket"),),
+        )
+    if headers.get("sec-websocket-version") != VERSION:
+        raise Refusal(
+            426,
+            f"version {VERSION} of WebSocket is spoken here",
+            headers=(("Upgrade", "websocket"), ("Sec-WebSocket-Version", VERSION)),
+        )
+    try:
+        key = base64.b64decode(headers.get("sec-websocket-key") or "", validate=True)
+    except (binascii.Error, ValueError):
+        key = b""
+    if len(key) != KEY_BYTES:
+        raise Refusal(400, "Sec-WebSocket-Key is missing or none")
+
+
+def _check_origin(service: Service, request: Request) -> None:
+    """No browser asks whether a page may open a socket, so that is looked at here."""
+    origin = request.headers.get("origin")
+    allowed = service.settings.cors_origins
+    if origin is None or origin in allowed or "*" in allowed:
+        return
+    try:
+        own = urlsplit(origin).netloc.lower()
+    except ValueError:
+        own = ""
+    if not own or own != (request.headers.get("host") or "").lower():
+        raise Refusal(
+            403,
+            "pages of this origin may not call",
+            fix="Whoever runs the server can allow it with --cors-origin.",
+        )
+
+
+class SharedStream(Stream):
+    """A stream that two write to: whole frames, one after the other."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._turn = trio.Lock()
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        """Send all of ``data`` when it is its turn."""
+        async with self._turn:
+            await self._stream.send_all(data)
+
+    async def wait_send_all_might_not_block(self) -> None:
+        """As of the stream."""
+        await self._stream.wait_send_all_might_not_block()
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+        """As of the stream."""
+        return await self._stream.receive_some(max_bytes)
+
+    async def aclose(self) -> None:
+        """As of the stream."""
+        await self._stream.aclose()
+
+
+async def _serve(service: Service, stream: SharedStream, *, known: bool) -> None:
+    try:
+        async with trio.open_nursery() as nursery:
+            with trio.fail_after(HANDSHAKE):
+                request = await wrap_server_stream(
+                    nursery,
+                    stream,
+                    max_message_size=service.settings.max_body + ENVELOPE,
+                    receive_buffer_size=ENVELOPE,
+                )
+                offered = SUBPROTOCOL in request.proposed_subprotocols
+                socket = await request.accept(subprotocol=SUBPROTOCOL if offered else None)
+            session = Session(service, socket, stream, known=known)
+            try:
+                nursery.start_soon(session.write)
+                nursery.start_soon(session.watch_drain)
+                nursery.start_soon(session.watch_client)
+                await session.read()
+            finally:
+                session.end()
+            nursery.cancel_scope.cancel()
+    except* (
+        ConnectionClosed,
+        trio.BrokenResourceError,
+        trio.ClosedResourceError,
+        trio.TooSlowError,
+    ):
+        pass
+
+
+class Session:
+    """What one client has asked for."""
+
+    def __init__(
+        self,
+        service: Service,
+        socket: WebSocketConnection,
+        stream: SharedStream,
+        *,
+        known: bool,
+    ) -> None:
+        self._service = service
+        self._socket = socket
+        self._stream = stream
+        self._known = known
+        self._outbox: deque[bytes] = deque()
+        self._followed: dict[str, Reader] = {}
+        self._ready: deque[Reader] = deque()
+        # Those that end with the socket.
+        self._own: dict[str, RunHandle] = {}
+        self._to_write = trio.Event()
+        self._room = trio.Event()
+        self._leaving = False
+
+    # Reading
+
+    async def read(self) -> None:
+        """Do what the client asks for, until the socket is closed."""
+        if not self._known and not await self._introduced():
+            return
+        while True:
+            self._take(await self._socket.get_message())
+            while len(self._outbox) >= MAX_UNREAD:
+                self._room = trio.Event()
+                await self._room.wait()
+
+    async def _introduced(self) -> bool:
+        """Whether the first message says who it is."""
+        with trio.move_on_after(HANDSHAKE):
+            try:
+                fields = self._fields(await self._socket.get_message())
+                if read_field(fields, "type", Text) == "auth":
+                    self._authorise(fields)
+            except Fault:
+                self._known = False
+        if self._known:
+            return True
+        refusal = told(unauthorised(), self._service.conceal)
+        with trio.move_on_after(HANDSHAKE):
+            await self._stream.send_all(socket_frames.frame(socket_frames.error(refusal)))
+            await self._socket.aclose(POLICY_VIOLATION, "unauthorized")
+        return False
+
+    def _take(self, message: str | bytes) -> None:
+        """Do one thing. What is wrong with it is told, and the socket stays open."""
+        try:
+            fields = self._fields(message)
+            kind = read_field(fields, "type", Text)
+            act = _ACTS.get(kind)
+            if act is None:
+                raise Refusal(
+                    400, f"there is no message {kind[:80]!r}", fix=one_of(kind, _ACTS)
+                )
+            act(self, fields)
+        except Fault as error:
+            self._say(socket_frames.error(self._shown(error)))
+
+    def _fields(self, message: str | bytes) -> dict[str, Raw]:
+        if isinstance(message, bytes):
+            raise Refusal(400, "a binary message means nothing here", fix="Send text.")
+        return read_object(message.encode(), "the message")
+
+    def _shown(self, error: Fault) -> ShownError:
+        return told(error, self._service.conceal)
+
+    def _authorise(self, fields: Mapping[str, Raw]) -> None:
+        token = self._service.settings.auth_token
+        if token is not None and not is_token(token, read_field(fields, "token", Text)):
+            raise unauthorised()
+        self._known = True
+
+    def _run(self, fields: dict[str, Raw]) -> None:
+        ref: str | None = None
+        try:
+            ref = read_field(fields, "ref", Text)
+            if len(ref) > LONGEST_REF:
+                ref = None
+                raise Refusal(400, f"'ref' is longer than {LONGEST_REF} characters")
+            if len(self._followed) >= MAX_FOLLOWED:
+                raise _too_many()
+            detached = "detach" in fields and read_field(fields, "detach", Boolean)
+            for name in ("type", "ref", "detach"):
+                fields.pop(name, None)
+            asked = self._service.read_fields(fields)
+            run = self._service.start(asked, stream=True, detached=detached)
+        except Fault as error:
+            status = status_of(error)
+            self._say(socket_frames.refused(ref, status, self._shown(error)))
+            return
+        except RecursionError:
+            seen = ShownError("bad_request", "the request is nested too deep")
+            self._say(socket_frames.refused(ref, 400, seen))
+            return
+        self._say(socket_frames.plain(type="accepted", ref=ref, run=run.id))
+        if not detached:
+            self._own[run.id] = run
+            run.when_ended(lambda: self._ended(run.id))
+        self._follow(run, 1)
+
+    def _ended(self, run: str) -> None:
+        self._own.pop(run, None)
+        self._to_write.set()
+
+    def _subscribe(self, fields: Mapping[str, Raw]) -> None:
+        run = self._found(fields)
+        start = read_field(fields, "from", Number) if "from" in fields else 1
+        if start < 1:
+            raise Refusal(400, f"'from' is {start}, and events are counted from 1")
+        if run.id not in self._followed and len(self._followed) >= MAX_FOLLOWED:
+            raise _too_many()
+        self._unfollow(run.id)
+        self._follow(run, start)
+
+    def _unsubscribe(self, fields: Mapping[str, Raw]) -> None:
+        self._unfollow(read_field(fields, "run", Text))
+
+    def _cancel(self, fields: Mapping[str, Raw]) -> None:
+        run = self._found(fields)
+        if run.cancel() is CancelOutcome.FINISHED:
+            raise Refusal(409, "this run has ended already")
+
+    def _ping(self, fields: Mapping[str, Raw]) -> None:
+        n = read_field(fields, "n", Number) if "n" in fields else 0
+        self._say(socket_frames.plain(type="pong", n=n))
+
+    def _found(self, fields: Mapping[str, Raw]) -> RunHandle:
+        run = self._service.runs.get(read_field(fields, "run", Text))
+        if run is None:
+            raise Refusal(404, "no such run is in memory")
+        return run
+
+    def _follow(self, run: RunHandle, start: int) -> None:
+        reader = Reader(run.log, start, ready=lambda: self._is_ready(reader))
+        self._followed[run.id] = reader
+        self._is_ready(reader)
+
+    def _unfollow(self, run: str) -> None:
+        reader = self._followed.pop(run, None)
+        if reader is not None:
+            reader.close()
+            if reader in self._ready:
+                self._ready.remove(reader)
+        self._to_write.set()
+
+    # Writing
+
+    def _say(self, text: bytes) -> None:
+        self._outbox.append(text)
+        self._to_write.set()
+
+    def _is_ready(self, reader: Reader) -> None:
+        self._ready.append(reader)
+        self._to_write.set()
+
+    async def write(self) -> None:
+        """Write what there is, as the client takes it."""
+        while True:
+            data = self._collect()
+            if data:
+                if self._socket.closed is None:
+                    await self._stream.send_all(data)
+                self._room.set()
+            elif self._leaving and not self._own and not self._followed:
+                await self._socket.aclose(GOING_AWAY, "draining")
+                return
+            else:
+                self._to_write = trio.Event()
+                await self._to_write.wait()
+
+    def _collect(self) -> bytes:
+        """What waits for the client, a part of each run's in turn."""
+        parts: list[bytes] = []
+        size = 0
+        while True:
+            # What was said about a run comes before what is read of it.
+            if self._outbox:
+                parts.append(socket_frames.message(tuple(self._outbox)))
+                self._outbox.clear()
+            if not self._ready or size >= WRITE_BYTES:
+                return b"".join(parts)
+            reader = self._ready.popleft()
+            part = self._next(reader)
+            size += len(part)
+            if part:
+                parts.append(part)
+
+    def _next(self, reader: Reader) -> bytes:
+        """The next message of a run; nothing when its reader has to wait."""
+        run = reader.log.run
+        match reader.take():
+            case None:
+                return b""
+            case Batch() as batch:
+                self._ready.append(reader)
+                return batch.framed(socket_frames.events)
+            case Lagged(first=first, last=last):
+                self._ready.append(reader)
+                text = socket_frames.plain(type="lagged", run=run, missed=[first, last])
+                return socket_frames.frame(text)
+            case ending:
+                self._followed.pop(run).close()
+                return socket_frames.frame(socket_frames.ended(run, ending))
+
+    # Watching
+
+    async def watch_drain(self) -> None:
+        """Tell that the server stops, and close once there is nothing left to tell."""
+        await self._service.draining.wait()
+        self._leaving = True
+        self._say(socket_frames.plain(type="draining"))
+
+    async def watch_client(self) -> None:
+        """Find out when the client is gone without having said so."""
+        while True:
+            await trio.sleep(PING_EVERY)
+            with trio.fail_after(PING_EVERY):
+                await self._socket.ping()
+
+    def end(self) -> None:
+        """The socket is closed: its runs end, and nobody reads the others here."""
+        for run in tuple(self._own.values()):
+            run.cancel(Stop.CALLER_LEFT)
+        for reader in self._followed.values():
+            reader.close()
+        self._followed.clear()
+        self._ready.clear()
+
+
+def _too_many() -> Refusal:
+    return Refusal(
+        429,
+        f"this socket follows {MAX_FOLLOWED} runs, which is the most",
+        fix="Unsubscribe from some.",
+    )
+
+
+_ACTS: Final[Mapping[str, Callable[[Session, dict[str, Raw]], None]]] = {
+    "auth": Session._authorise,  # noqa: SLF001  the table is this class's
+    "run": Session._run,  # noqa: SLF001
+    "subscribe": Session._subscribe,  # noqa: SLF001
+    "unsubscribe": Session._unsubscribe,  # noqa: SLF001
+    "cancel": Session._cancel,  # noqa: SLF001
+    "ping": Session._ping,  # noqa: SLF001
+}

@@ -1,0 +1,153 @@
+"""Server-Sent Events: the events of a run as a browser's EventSource reads them.
+
+    id: 3
+    event: node_complete
+    data: {"type":"node_complete",…}
+
+The id is the sequence number, so a reader that lost its connection comes again with
+``Last-Event-ID`` and misses nothing that is kept. After the last event of a run that did
+not complete there is one frame of type ``error``; a reader that fell behind gets one of
+type ``lagged``. While nothing happens a comment now and then keeps proxies awake.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+import trio
+
+from heddle.server.endings import Cancelled, Completed, Failed
+from heddle.server.event_log import Batch
+from heddle.server.event_reader import Item, Lagged, Reader
+from heddle.server.http import HeaderPairs, Writer
+
+HEARTBEAT: Final = 15.0
+"""Seconds. Proxies give up a silent answer after 30 to 60."""
+
+HEADERS: Final[HeaderPairs] = (
+    ("Content-Type", "text/event-stream; charset=utf-8"),
+    ("Cache-Control", "no-store"),
+    # Asks nginx not to hold events back until a buffer is full.
+    ("X-Accel-Buffering", "no"),
+)
+
+COMMENT: Final = b":\n\n"
+_TYPE_AT: Final = len(b'{"type":"')
+_encode: Final = msgspec.json.Encoder().encode
+
+
+def frames(_: str, first: int, events: Sequence[bytes]) -> bytes:
+    """Events that follow one another, the first of them numbered ``first``."""
+    return b"".join(
+        [
+            b"id: %d\nevent: %b\ndata: %b\n\n" % (number, event_type(event), event)
+            for number, event in enumerate(events, first)
+        ]
+    )
+
+
+def event_type(event: bytes) -> bytes:
+    """An encoded event's type, fit for a line of its own.
+
+    It stands first in the JSON. A plugin chooses a part of it, so what JSON had to
+    escape is taken out: a line end here would begin another frame.
+    """
+    name = event[_TYPE_AT : event.index(b'"', _TYPE_AT)]
+    if b"\\" not in name:
+        return name
+    whole: str = msgspec.json.decode(event)["type"]
+    return "".join(c if c.isprintable() else "_" for c in whole).encode()
+
+
+def frame_of(item: Item) -> bytes:
+    """What a reader took, as frames; nothing for a run's good end, which is an event."""
+    match item:
+        case Batch():
+            return item.framed(frames)
+        case Lagged(first=first, last=last):
+            data = _encode({"type": "lagged", "missed": [first, last]})
+            return b"event: lagged\ndata: %b\n\n" % data
+        case Completed():
+            return b""
+        case Failed(error=error) | Cancelled(error=error):
+            data = _encode({"type": "error", "error": error})
+            return b"event: error\ndata: %b\n\n" % data
+        case _:  # pragma: no cover  the base class has no instances
+            raise AssertionError(item)
+
+
+class Pulse:
+    """Wakes streams in which nothing happens: one task for all of them."""
+
+    def __init__(self, every: float = HEARTBEAT) -> None:
+        self._every = every
+        self._streams: set[EventStream] = set()
+
+    async def run(self) -> None:
+        """Go on until cancelled."""
+        while True:
+            await trio.sleep(self._every)
+            for stream in tuple(self._streams):
+                stream.pulse()
+
+    def add(self, stream: "EventStream") -> None:
+        """Wake this one too."""
+        self._streams.add(stream)
+
+    def remove(self, stream: "EventStream") -> None:
+        """Wake it no more."""
+        self._streams.discard(stream)
+
+
+class EventStream:
+    """Writes what ``reader`` reads, from ``item`` on if one was taken already."""
+
+    __slots__ = ("_beats", "_item", "_pulse", "_reader", "_scope")
+
+    def __init__(self, reader: Reader, pulse: Pulse, item: Item | None = None) -> None:
+        self._reader = reader
+        self._pulse = pulse
+        self._item = item
+        self._scope: trio.CancelScope | None = None
+        self._beats = 0
+
+    def pulse(self) -> None:
+        """A moment has passed; wakes who has been waiting since the one before it."""
+        if self._scope is not None:
+            self._beats += 1
+            if self._beats > 1:
+                self._scope.cancel()
+
+    async def write(self, writer: Writer) -> None:
+        """Write all to the end of the run, and close the reader."""
+        self._pulse.add(self)
+        try:
+            with self._reader:
+                while await self._write_some(writer):
+                    await writer.write(COMMENT)
+        finally:
+            self._pulse.remove(self)
+
+    async def _write_some(self, writer: Writer) -> bool:
+        """Write until nothing comes for a while; False when all is written."""
+        item, self._item = self._item, None
+        with trio.CancelScope() as scope:
+            while True:
+                if item is None:
+                    self._beats = 0
+                    self._scope = scope
+                    try:
+                        item = await self._reader.next()
+                    finally:
+                        # From here on a pulse can't cancel what is being written.
+                        self._scope = None
+                    if scope.cancel_called:
+                        self._item = item
+                        return True
+                data = frame_of(item)
+                if data:
+                    await writer.write(data)
+                if not isinstance(item, (Batch, Lagged)):
+                    return False
+                item = None
+        return True

@@ -1,0 +1,70 @@
+"""The routes about the server itself: what it can, whether it lives, what it counts."""
+
+from typing import Final
+
+import msgspec
+
+from heddle import __version__
+from heddle.events import EVENT_CONTRACT
+from heddle.server.http import JSON, Answer, Request, Response
+from heddle.server.service import PROTOCOLS, Service
+from heddle.server.submissions import FORMATS
+
+_encode: Final = msgspec.json.Encoder().encode
+METRICS: Final = (("Content-Type", "text/plain; version=0.0.4; charset=utf-8"),)
+_OK: Final = Response(200, JSON, b'{"status":"ok"}')
+_DRAINING: Final = Response(503, JSON, b'{"status":"draining"}')
+
+
+async def index(service: Service, _: Request, __: str) -> Answer:
+    """``GET /``: that this is heddle, and where to look further."""
+    shown = {
+        "name": "heddle",
+        "version": __version__,
+        "status": "draining" if service.draining.is_set() else "ok",
+        "openapi": "/openapi.json",
+    }
+    return Response(200, JSON, _encode(shown))
+
+
+async def healthy(_: Service, __: Request, ___: str) -> Answer:
+    """``GET /healthz``: the process answers, draining too."""
+    return _OK
+
+
+async def ready(service: Service, _: Request, __: str) -> Answer:
+    """``GET /readyz``: whether new runs are taken."""
+    return _DRAINING if service.draining.is_set() else _OK
+
+
+async def capabilities(service: Service, _: Request, __: str) -> Answer:
+    """``GET /v1/capabilities``: what callers may ask of this server."""
+    runs = service.runs
+    settings = service.settings
+    shown = {
+        "version": __version__,
+        "allowRequestCode": settings.allow_request_code,
+        "acceptsFlowPath": settings.flows_root is not None,
+        "protocols": PROTOCOLS,
+        "formats": FORMATS,
+        "middleware": sorted(service.installed.refused),
+        "eventContract": EVENT_CONTRACT,
+        "runsInFlight": runs.active,
+        "runSaturation": runs.saturation,
+        **service.facts,
+    }
+    return Response(200, JSON, _encode(shown))
+
+
+async def metrics(service: Service, _: Request, __: str) -> Answer:
+    """``GET /metrics``: in Prometheus' text format."""
+    from heddle.server.metrics import exposition
+
+    return Response(200, METRICS, exposition(service))
+
+
+async def openapi(_: Service, __: Request, ___: str) -> Answer:
+    """``GET /openapi.json``: all of this, for programs."""
+    from heddle.server.openapi import document
+
+    return Response(200, JSON, document())

@@ -1,0 +1,312 @@
+"""The JSON that asks for a run, over HTTP or on a socket, read into what can be started.
+
+    {"flow": {…} | "text", "format": "yaml", "inputs": {…}}
+    {"flowPath": "triage.yaml", "inputs": {…}}
+
+What only the operator decides is refused by name and never ignored: a caller that sends
+it believes that it counts.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+from msgspec import Raw, Struct
+
+from heddle import launch
+from heddle.installation import Installed
+from heddle.launch import Prepared
+from heddle.nesting import MAX_DEPTH, too_deep
+from heddle.server.failures import SubmissionRefused
+from heddle.server.flows_root import FlowsRoot
+from heddle.server.http import Refusal
+from heddle.spec import Format
+from plugins_host import nearest, one_of
+
+FIELDS: Final = ("flow", "flowPath", "format", "inputs", "plugins", "tools")
+
+OPERATOR_ONLY: Final = frozenset(
+    {
+        "allowNet",
+        "allowRequestCode",
+        "authToken",
+        "corsOrigin",
+        "drainTimeout",
+        "flowsRoot",
+        "maxBody",
+        "maxConcurrent",
+        "maxIterations",
+        "maxNodeAttempts",
+        "maxTools",
+        "middleware",
+        "plugin",
+        "pluginConfig",
+        "pluginEnv",
+        "pluginTimeout",
+        "timeout",
+        "toolTimeout",
+        "toolsDir",
+    }
+)
+"""Flags of the server, as a body would spell them; their snake_case is refused too."""
+
+FORMATS: Final[tuple[Format, ...]] = ("json", "yaml")
+SUBMITTED: Final = "flow"
+"""What errors call a document that came with the request."""
+
+_FLOW_FIELD: Final = "Send one of 'flow' and 'flowPath'."
+_KINDS: Final = {
+    b"{": "an object",
+    b"[": "an array",
+    b'"': "a string",
+    b"t": "a boolean",
+    b"f": "a boolean",
+    b"n": "null",
+}
+_WORD_START: Final = re.compile("(?<=[a-z])(?=[A-Z])")
+_decode_fields: Final = msgspec.json.Decoder(dict[str, Raw]).decode
+
+
+class Submitted(Prepared, frozen=True):
+    """A flow that came with the request, and so may do less than one of the operator's."""
+
+
+class Submission(Struct, frozen=True):
+    """A run that somebody asks for."""
+
+    prepared: Prepared
+    inputs: Mapping[str, Any]
+
+
+def snake_case(name: str) -> str:
+    """``flowPath`` as ``flow_path``."""
+    return _WORD_START.sub("_", name).lower()
+
+
+_REFUSED: Final[Mapping[str, str]] = {
+    spelling: name for name in OPERATOR_ONLY for spelling in (name, snake_case(name))
+}
+
+
+class SubmissionReader:
+    """Reads what callers send.
+
+    Args:
+        installed: What no document may name.
+        flows: The flows that may be named; None for none.
+    """
+
+    def __init__(
+        self, installed: Installed, flows: FlowsRoot | None, *, allow_code: bool
+    ) -> None:
+        self._installed = installed
+        self._flows = flows
+        self._allow_code = allow_code
+
+    def read(self, body: bytes) -> Submission:
+        """Read the body of a request.
+
+        Raises:
+            Refusal: It is malformed, or the flow is not there.
+            SubmissionRefused: It asks for what the operator alone decides.
+            DocumentError: The flow has problems.
+        """
+        return self.read_fields(read_object(body, "the body"))
+
+    def read_fields(self, fields: Mapping[str, Raw]) -> Submission:
+        """The same, with the outermost object already taken apart."""
+        if not _KNOWN.issuperset(fields):
+            _check_names(fields)
+        inputs = _read_inputs(fields.get("inputs"))
+        for name in ("tools", "plugins"):
+            if name in fields:
+                self._check_code(name, fields[name])
+        return Submission(self._prepare(fields), inputs)
+
+    def _prepare(self, fields: Mapping[str, Raw]) -> Prepared:
+        flow, path = fields.get("flow"), fields.get("flowPath")
+        if (flow is None) == (path is None):
+            both = "both 'flow' and 'flowPath'" if flow is not None else "no flow"
+            raise Refusal(400, f"the request has {both}", fix=_FLOW_FIELD)
+        wanted = _read_format(fields.get("format"))
+        if path is not None:
+            name = _text("flowPath", path)
+            if self._flows is None:
+                raise Refusal(
+                    404, "this server has no flows of its own", fix="Send 'flow'."
+                )
+            data = self._flows.read(name)
+            return launch.prepare(data, name=name, format=wanted, installed=self._installed)
+        assert flow is not None
+        data = bytes(flow)
+        if data[:1] == b"{":
+            wanted = "json"
+        elif data[:1] == b'"':
+            data = _text("flow", flow).encode()
+        else:
+            raise Refusal(
+                400,
+                f"'flow' is {_kind(flow)}",
+                fix="Send the document as an object, or its text as a string.",
+            )
+        prepared = launch.prepare(
+            data, name=SUBMITTED, format=wanted, installed=self._installed
+        )
+        return Submitted(prepared.name, prepared.plan, prepared.warnings)
+
+    def _check_code(self, name: str, value: Raw) -> None:
+        """Code is refused, and what no caller may bring is refused by its own reason."""
+        if bytes(value) in (b"[]", b"null"):
+            return
+        if name == "plugins":
+            _refuse_middleware(value)
+        if not self._allow_code:
+            raise SubmissionRefused(
+                f"this server runs no code that comes with a request, and {name!r} is some",
+                fix="Leave it out, or ask whoever runs the server to install it.",
+            )
+        # The server does not start with the flag.
+        raise SubmissionRefused(  # pragma: no cover
+            "this version does not run submitted code", fix=f"Leave out {name!r}."
+        )
+
+
+_KNOWN: Final = frozenset(FIELDS)
+
+
+def read_object(data: bytes, what: str) -> dict[str, Raw]:
+    """A JSON object, its values not looked into yet.
+
+    Raises:
+        Refusal: It is none.
+    """
+    try:
+        return _decode_fields(data)
+    except RecursionError as error:
+        raise Refusal(400, f"{what} is nested too deep") from error
+    except msgspec.ValidationError as error:
+        kind = _KINDS.get(data.lstrip()[:1], "a number")
+        raise Refusal(400, f"{what} is {kind}, not a JSON object") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Refusal(400, f"{what} is not JSON: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not UTF-8"
+    return str(error).removeprefix("JSON is malformed: ")
+
+
+def _check_names(fields: Mapping[str, Raw]) -> None:
+    """Refuse the operator's fields and misspelt ones; others are not ours to judge."""
+    for name in fields:
+        if name in _KNOWN:
+            continue
+        flag = _REFUSED.get(name)
+        if flag is not None:
+            raise SubmissionRefused(
+                f"{name!r} is set by whoever runs the server and by no request",
+                fix="Leave it out.",
+            )
+        meant = nearest(name, FIELDS)
+        if meant is not None:
+            raise Refusal(400, f"{name[:80]!r} is no field of a request",
+                          fix=f"Did you mean {meant!r}?")  # fmt: skip
+
+
+def _read_inputs(raw: Raw | None) -> dict[str, Any]:
+    if raw is None:
+        return {}
+    data = bytes(raw)
+    if data[:1] != b"{":
+        raise Refusal(400, f"'inputs' is {_kind(raw)}, and a run starts from an object")
+    try:
+        inputs: dict[str, Any] = msgspec.json.decode(data)
+    except RecursionError as error:
+        raise Refusal(400, f"'inputs' is nested deeper than {MAX_DEPTH} levels") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Refusal(400, f"'inputs' is not JSON: {_reason(error)}") from error
+    if too_deep(inputs, data):
+        raise Refusal(400, f"'inputs' is nested deeper than {MAX_DEPTH} levels")
+    return inputs
+
+
+def _read_format(raw: Raw | None) -> Format | None:
+    if raw is None or bytes(raw) == b"null":
+        return None
+    name = _text("format", raw)
+    for known in FORMATS:
+        if name == known:
+            return known
+    raise Refusal(400, f"there is no format {name[:80]!r}", fix=one_of(name, FORMATS))
+
+
+Field = TypeVar("Field")
+
+
+class Kind(Struct, Generic[Field], frozen=True):
+    """What a field may be, and what that is called."""
+
+    type: type[Field]
+    name: str
+
+
+Text: Final = Kind(str, "a string")
+Boolean: Final = Kind(bool, "true or false")
+Number: Final = Kind(int, "a whole number")
+
+
+def read_field(fields: Mapping[str, Raw], name: str, kind: Kind[Field]) -> Field:
+    """A field that must be there.
+
+    Raises:
+        Refusal: It is not, or it is of another kind.
+    """
+    raw = fields.get(name)
+    if raw is None:
+        raise Refusal(400, f"{name!r} is missing")
+    try:
+        return msgspec.json.decode(raw, type=kind.type)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Refusal(400, f"{name!r} is not {kind.name}") from error
+
+
+def _text(name: str, raw: Raw) -> str:
+    try:
+        return msgspec.json.decode(raw, type=str)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        kind = _kind(raw)
+        wrong = "not UTF-8" if kind == "a string" else kind
+        raise Refusal(400, f"{name!r} is {wrong}, not a string of text") from error
+
+
+def _kind(raw: Raw) -> str:
+    return _KINDS.get(bytes(raw)[:1], "a number")
+
+
+def _refuse_middleware(value: Raw) -> None:
+    """A plugin that comes with a request may be no policy, on any server."""
+    try:
+        plugins = msgspec.json.decode(value)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Refusal(400, "'plugins' cannot be read") from error
+    if not isinstance(plugins, list):
+        raise Refusal(400, "'plugins' is no array")
+    for plugin in plugins:
+        manifest = plugin.get("manifest") if isinstance(plugin, dict) else None
+        if isinstance(manifest, str):
+            try:
+                manifest = msgspec.json.decode(manifest)
+            except (msgspec.DecodeError, RecursionError):
+                manifest = None
+        components = manifest.get("components") if isinstance(manifest, dict) else None
+        for component in components if isinstance(components, list) else ():
+            kind = component.get("kind") if isinstance(component, dict) else None
+            if kind in ("middleware", "store") or (
+                isinstance(component, dict) and "seams" in component
+            ):
+                raise SubmissionRefused(
+                    f"a plugin that comes with a request declares a {kind or 'middleware'}",
+                    fix="Middleware is installed by whoever runs the server.",
+                )
