@@ -6,6 +6,7 @@ the prompt, warnings and errors to stderr. What policies did is shown like in an
 
 import sys
 from collections.abc import Mapping
+from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -63,6 +64,9 @@ async def chat(
         stdout: Where answers are written.
     """
     name = spoken_input(prepared, given)
+    if isinstance(sys.stdin, TextIOWrapper):
+        # A byte that is no text is no reason to end the chat, or to fail a run.
+        sys.stdin.reconfigure(errors="replace")
     while True:
         await _all_written(reader)
         said = await _next_line()
@@ -93,8 +97,8 @@ async def _next_line() -> str | None:
         sys.stderr.flush()
     # Nothing can end a read from a terminal but a line; the thread is left behind when
     # the chat is left by a signal, and ends with the process.
-    line = await trio.to_thread.run_sync(sys.stdin.buffer.readline, abandon_on_cancel=True)
-    return line.decode(errors="replace").strip() if line else None
+    line = await trio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
+    return line.strip() if line else None
 
 
 async def _all_written(reader: "Reader") -> None:
