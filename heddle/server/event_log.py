@@ -191,8 +191,6 @@ class EventLog:
         """When readers may read."""
         if self._turns is None:
             self._turns = Turns(self._pace, self.last)
-            if self.ending is not None:
-                self._turns.end()
         return self._turns
 
     def encode(self) -> None:

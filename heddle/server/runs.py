@@ -510,11 +510,9 @@ class Runs:
         try:
             with run.scope:
                 result = await work.execute(inputs)
-        except BaseException as raised:
+        except BaseException as raised:  # noqa: BLE001  what is not its own is raised again
             error, passing = _split(raised)
             self._finish(run, result, error)
-            if passing is raised:
-                raise
             if passing is not None:
                 raise passing from None
         else:

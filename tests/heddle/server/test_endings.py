@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -46,25 +47,56 @@ def test_any_folder_and_any_text_will_do(text: str, folders: list[str]) -> None:
     concealing(folders)(text)
 
 
-def test_an_error_lets_go_of_the_code_that_raised_it() -> None:
-    class Large:
-        pass
+def fail_with_a_cause() -> None:
+    try:
+        hold()
+    except KeyError as error:
+        raise ExceptionGroup("g", [ValueError(), OSError()]) from error
 
-    def fail() -> None:
-        large = Large()
-        held.append(weakref.ref(large))
-        try:
-            raise KeyError
-        except KeyError as error:
-            raise ExceptionGroup("g", [ValueError(), OSError()]) from error
 
-    held: list[weakref.ref[Large]] = []
+def fail_while_failing() -> None:
+    try:
+        hold()
+    except KeyError:
+        raise ExceptionGroup("g", [ValueError()])  # noqa: B904  what it is about
+
+
+def fail_together() -> None:
+    try:
+        hold()
+    except KeyError as error:
+        raise ExceptionGroup("g", [error]) from None
+
+
+class Large:
+    """What a frame holds."""
+
+
+HELD: list[weakref.ref[Large]] = []
+
+
+def hold() -> None:
+    large = Large()
+    HELD.append(weakref.ref(large))
+    raise KeyError
+
+
+@pytest.mark.parametrize("fail", [fail_with_a_cause, fail_while_failing, fail_together])
+def test_an_error_lets_go_of_the_code_that_raised_it(fail: Callable[[], None]) -> None:
     kept: list[BaseException] = []
     try:
         fail()
     except ExceptionGroup as group:
         kept.append(group)
-    kept[0].__context__ = kept[0]  # a circle ends too
+    gc.collect()
+    assert HELD[-1]() is not None
     forget_frames(kept[0])
     gc.collect()
-    assert held[0]() is None
+    assert HELD[-1]() is None
+
+
+def test_an_error_that_is_its_own_cause_is_forgotten_too() -> None:
+    error = ValueError()
+    error.__cause__ = error
+    forget_frames(error)
+    assert error.__traceback__ is None

@@ -75,6 +75,14 @@ def test_a_value_that_replaced_another_is_told() -> None:
         assert msgspec.json.decode(data)["state"]["v"][0] == number
 
 
+def test_a_value_is_held_as_long_as_it_is_known_by_its_identity() -> None:
+    encoder = EventEncoder(str)
+    large = ["x" * LARGE]
+    encoder.encode([NodeStarted("n", "T", {"large": large}, 1)] * 2)
+    assert encoder._parts is not None
+    assert encoder._parts[id(large)][0] is large
+
+
 def test_large_values_are_let_go_with_the_state_that_they_were_in() -> None:
     encoder = EventEncoder(str)
     large = {"large": "x" * LARGE}

@@ -112,6 +112,16 @@ def test_readers_who_are_level_share_what_they_send() -> None:
     assert made == [1]
 
 
+def test_readers_who_are_not_level_are_each_given_all_that_they_lack() -> None:
+    log = EventLog("r")
+    ahead, behind = Reader(log), Reader(log)
+    fill(log, 3)
+    assert numbers(ahead.take()) == [1, 2, 3]
+    fill(log, 2)
+    assert numbers(behind.take()) == [1, 2, 3, 4, 5]
+    assert numbers(ahead.take()) == [4, 5]
+
+
 def test_an_event_that_has_no_json_is_told_as_a_warning_in_its_place() -> None:
     log = EventLog("r")
     fill(log, 1)
@@ -195,6 +205,7 @@ def test_memory_is_bounded_however_long_a_run_is() -> None:
     for _ in range(200):
         fill(log, 100, size=100)
         assert log.size <= 10_000
+        assert sum(map(len, log._kept)) == log.size
     assert len(log._kept) <= 300
     assert len(log._pending) < 100
 
@@ -273,6 +284,15 @@ def test_a_late_reader_is_told_what_was_dropped() -> None:
     assert numbers(Reader(log, 95).take())[0] == 95
 
 
+def test_a_late_reader_is_given_all_that_was_kept() -> None:
+    log = EventLog("r", limits=LogLimits(events=5 * LAG.events))
+    fill(log, 10 * LAG.events)
+    log.finish(ENDED)
+    lagged, *batches, _ = drain(Reader(log))
+    assert lagged == Lagged(1, 5 * LAG.events)
+    assert sum(len(numbers(batch)) for batch in batches) == 5 * LAG.events
+
+
 def test_a_reader_that_falls_behind_is_told_and_goes_on_with_the_newest() -> None:
     log = EventLog("r")
     reader = Reader(log)
@@ -289,6 +309,18 @@ def test_a_reader_that_falls_behind_is_told_and_goes_on_with_the_newest() -> Non
     assert reader.take() is None
     assert log.tally.lagged == 1
     assert log.tally.missed == LAG.events // 2 + 1
+
+
+def test_a_reader_that_lagged_is_not_told_so_again_before_it_has_read() -> None:
+    log = EventLog("r")
+    reader = Reader(log)
+    fill(log, 1)
+    reader.take()
+    fill(log, 2 * LAG.events)
+    lagged = reader.take()
+    assert isinstance(lagged, Lagged)
+    fill(log, LAG.events)
+    assert numbers(reader.take())[0] == lagged.last + 1
 
 
 def test_a_reader_falls_behind_by_bytes_too() -> None:
@@ -313,10 +345,12 @@ def test_one_event_is_never_too_far_behind() -> None:
 def test_what_comes_at_once_while_a_reader_waits_is_not_its_fault() -> None:
     log = EventLog("r")
     reader = Reader(log)
+    fill(log, 1)
+    assert numbers(reader.take()) == [1]
     assert reader.take() is None
     fill(log, 3 * LAG.events)
     seen = [each for item in drain(reader) for each in numbers(item)]
-    assert seen == list(range(1, 3 * LAG.events + 1))
+    assert seen == list(range(2, 3 * LAG.events + 2))
 
 
 def test_what_was_missed_can_be_read_by_another_reader() -> None:
@@ -424,7 +458,7 @@ async def test_a_reader_of_an_ended_run_does_not_wait() -> None:
 
 
 async def test_a_cancelled_wait_takes_nothing_and_is_not_woken(
-    autojump_clock: MockClock,
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = EventLog("r")
     reader = Reader(log)
@@ -437,6 +471,7 @@ async def test_a_cancelled_wait_takes_nothing_and_is_not_woken(
         fill(log, 1)
         await reader.next()
     assert numbers(await reader.next()) == [2]
+    assert caplog.records == []
 
 
 async def test_closing_ends_a_wait() -> None:
@@ -611,7 +646,7 @@ OPERATIONS: st.SearchStrategy[list[tuple[str, int]]] = st.lists(
 )
 
 
-@given(OPERATIONS, st.integers(1, 80), st.integers(100, 8000), st.integers(1, 40))
+@given(OPERATIONS, st.integers(1, 80), st.integers(100, 8000), st.integers(1, 300))
 @settings(deadline=None)
 def test_whatever_happens_a_reader_gets_each_event_or_is_told_that_it_missed_it(
     operations: list[tuple[str, int]], events: int, size: int, lag: int

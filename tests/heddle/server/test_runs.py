@@ -298,12 +298,27 @@ async def test_one_runs_failure_ends_no_other() -> None:
 
 async def test_an_interrupt_is_nobodys_failure_and_ends_all() -> None:
     runs = Runs(raising(KeyboardInterrupt()))
+    handles: list[RunHandle] = []
     with pytest.raises(BaseExceptionGroup) as caught:
         async with runs:
-            run = begin(runs)
+            handles.append(begin(runs))
             await trio.sleep_forever()
     assert caught.group_contains(KeyboardInterrupt)
-    assert run.status is Status.CANCELLED
+    assert handles[0].status is Status.CANCELLED
+
+
+async def test_an_interrupt_beside_a_failure_ends_all_and_the_failure_is_the_runs() -> None:
+    fault = InputsRefused("no such input")
+    group = BaseExceptionGroup("g", [fault, KeyboardInterrupt()])
+    runs = Runs(raising(group))
+    handles: list[RunHandle] = []
+    with pytest.raises(BaseExceptionGroup) as caught:
+        async with runs:
+            handles.append(begin(runs))
+            await trio.sleep_forever()
+    assert caught.group_contains(KeyboardInterrupt)
+    assert not caught.group_contains(InputsRefused)
+    assert handles[0].error is fault
 
 
 # -- who may begin ----------------------------------------------------------------------
@@ -493,11 +508,12 @@ async def test_leaving_the_block_cancels_all() -> None:
 
 
 async def test_the_blocks_own_error_comes_out_as_it_is() -> None:
+    handles: list[RunHandle] = []
     with pytest.raises(LookupError):
         async with Runs(Scripted(hang)) as runs:
-            run = begin(runs)
+            handles.append(begin(runs))
             raise LookupError
-    assert run.status is Status.CANCELLED
+    assert handles[0].status is Status.CANCELLED
 
 
 async def test_what_fails_while_all_end_is_that_runs_failure_alone(
@@ -548,6 +564,16 @@ async def test_a_drain_cancels_what_is_left_when_its_time_is_up(
         assert trio.current_time() == pytest.approx(60)
         assert isinstance(run.error, RunCancelled)
         assert run.error.stop is Stop.DRAINED
+
+
+async def test_waiting_until_no_run_goes_on_waits_each_time() -> None:
+    async with Runs(Scripted(hang)) as runs:
+        for _ in range(2):
+            run = begin(runs)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(runs.wait_empty)
+                await wait_all_tasks_blocked()
+                run.cancel()
 
 
 async def test_a_drain_without_runs_is_over_at_once(autojump_clock: MockClock) -> None:

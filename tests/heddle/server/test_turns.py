@@ -129,8 +129,17 @@ def test_a_turn_that_comes_sooner_than_planned_comes_once(clock: Clock) -> None:
     turns.came(3)
     clock.go_on(4 * SHORTEST_TURN)
     assert [reader.woken for reader in readers] == [3] * 4
+    # A later one is planned again, and the call for the first plan comes before it.
+    for reader in readers[1:]:
+        turns.wait(reader, for_turn=False)
+    clock.go_on(4 * LONGEST_TURN - 8 * SHORTEST_TURN)
+    turns.came(4)
+    assert [reader.woken for reader in readers] == [3, 4, 4, 4]
+    turns.wait(readers[1], for_turn=True)
+    clock.go_on(4 * SHORTEST_TURN + 1e-6)
+    assert readers[1].woken == 4
     clock.go_on(4 * LONGEST_TURN)
-    assert [reader.woken for reader in readers] == [3] * 4
+    assert readers[1].woken == 5
 
 
 def test_at_the_end_all_are_woken_and_see_everything(clock: Clock) -> None:
