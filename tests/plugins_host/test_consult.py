@@ -257,7 +257,7 @@ async def slow_walk(plugin: PluginProcess, seconds: Sequence[float]) -> None:
         )
         for name, wait in zip(NAMES, seconds, strict=True)
     ]
-    asking = Asking(RecordedServices(), lambda _: None, patience=1.0)
+    asking = Asking(RecordedServices(), lambda _: None, patience=1.5)
     node = NodeSubject("n", "LlmNode")
     await Chain(links).before(Seam.NODE, node, Payload.of({}), asking)
 
@@ -267,7 +267,7 @@ async def test_each_has_the_budget_that_it_would_have_alone(
     language: str, tmp_path: Path
 ) -> None:
     async with Fleet([program(tmp_path, language)], log=lambda _: None) as fleet:
-        await slow_walk(fleet["p"], [0.5, 0.5, 0.5, 0.0])
+        await slow_walk(fleet["p"], [0.6, 0.6, 0.6, 0.0])
         with pytest.raises(MiddlewareFailure, match="did not answer") as caught:
             await slow_walk(fleet["p"], [0.0, 0.3, 60.0, 0.0])
         assert caught.value.middleware == "P2"
