@@ -4,6 +4,7 @@ The files are those of ``heddle/cli/demo``; the flow asks the scripted model tha
 with heddle.
 """
 
+import shlex
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -22,7 +23,7 @@ FILES: Final = {"flow.json": False, "tools/count_words": True}
 NEXT: Final = """\
 {folder}/flow.json and {folder}/tools/count_words are written. Run them:
 
-  cd {folder}
+  cd {quoted}
   heddle run flow.json --tools-dir tools
   heddle run flow.json --tools-dir tools --input '{{"text": "Count these four words"}}'
 
@@ -56,6 +57,8 @@ def command(name: str) -> None:
 
     No model and no credential is needed. Nothing is overwritten.
     """
+    if not name:
+        raise WrongUsage("it is empty", where="NAME", fix="Name the folder to make.")
     folder = Path(name)
     try:
         write(folder)
@@ -64,7 +67,7 @@ def command(name: str) -> None:
             f"cannot be written: {error.strerror or error}",
             where=line(str(error.filename or folder)),
         ) from error
-    click.echo(NEXT.format(folder=line(name)), nl=False)
+    click.echo(NEXT.format(folder=line(name), quoted=shlex.quote(line(name))), nl=False)
 
 
 def write(folder: Path) -> None:

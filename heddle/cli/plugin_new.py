@@ -3,7 +3,10 @@
 The files are the templates in ``heddle/cli/policies``, with names put in.
 """
 
+import keyword
 import re
+import shlex
+import sys
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -15,6 +18,10 @@ from heddle.cli.options import debug_option
 from heddle.cli.wording import line
 
 TEMPLATES: Final = Path(__file__).parent / "policies"
+
+
+# Modules that a policy imports, beside those of Python itself.
+OURS: Final = ("heddle", "msgspec", "plugins_host")
 
 
 class Written(NamedTuple):
@@ -96,6 +103,7 @@ def command(name: str, kind: str, language: str) -> None:  # noqa: ARG001  one k
         "{Type}": "".join(word[0].upper() + word[1:] for word in words),
     }
     names["{test}"] = filled(written.files[-1][1], names)
+    refuse_taken(names["{Type}"], names["{module}"] if language == "py" else "")
     try:
         write(folder, written, names)
     except OSError as error:
@@ -105,7 +113,7 @@ def command(name: str, kind: str, language: str) -> None:  # noqa: ARG001  one k
         ) from error
     click.echo(
         NEXT.format(
-            folder=line(name),
+            folder=shlex.quote(line(name)),
             module=names["{module}"],
             Type=names["{Type}"],
             test=filled(written.test, names),
@@ -130,6 +138,26 @@ def words_of(name: str) -> list[str]:
     return [
         word.lower() if word.isupper() else word[0].lower() + word[1:] for word in words
     ]
+
+
+def refuse_taken(component_type: str, module: str) -> None:
+    """Refuse names that would stand in the way of what has them already.
+
+    Raises:
+        WrongUsage: Agent Spec has the component type, or Python the module.
+    """
+    from heddle.spec import COMPONENTS
+
+    what = ""
+    if component_type in COMPONENTS:
+        what = f"Agent Spec has a component type {component_type!r}"
+    elif keyword.iskeyword(module):
+        what = f"{module!r} is a word of Python, which no module can have as its name"
+    elif module in sys.stdlib_module_names or module in OURS:
+        what = f"a module {module!r} would hide the one that Python programs import"
+    if what:
+        fix = f"Call it {component_type.lower()}-policy, or what you like."
+        raise WrongUsage(what, where="NAME", fix=fix)
 
 
 def filled(template: str, names: dict[str, str]) -> str:

@@ -50,6 +50,16 @@ def test_a_locale_that_lacks_a_character_is_no_trouble(heddle: Heddle) -> None:
     assert "https://api.openai.com/v1, \\u2026" in done.stdout
 
 
+def test_the_command_that_it_shows_can_be_typed(heddle: Heddle) -> None:
+    assert "  cd 'my flow'\n" in heddle("init", "my flow").stdout
+
+
+def test_a_folder_without_a_name_is_refused(heddle: Heddle, tmp_path: Path) -> None:
+    done = heddle("init", "")
+    assert done == (2, "", "Error: NAME: it is empty. Name the folder to make.\n")
+    assert not (tmp_path / "flow.json").exists()
+
+
 def test_nothing_is_overwritten(heddle: Heddle, tmp_path: Path) -> None:
     (tmp_path / "demo").mkdir()
     (tmp_path / "demo" / "mine").write_text("mine")

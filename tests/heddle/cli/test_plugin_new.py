@@ -69,6 +69,33 @@ def test_a_name_that_cannot_name_a_plugin_is_refused(heddle: Heddle, name: str) 
     assert done.status == (0 if name == "x/" else 2)
 
 
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("agent", "Agent Spec has a component type 'Agent'"),
+        ("class", "'class' is a word of Python"),
+        ("logging", "a module 'logging' would hide the one that Python programs import"),
+        ("heddle", "Call it heddle-policy, or what you like."),
+    ],
+)
+def test_a_name_that_is_taken_is_refused(
+    heddle: Heddle, tmp_path: Path, name: str, says: str
+) -> None:
+    done = heddle("plugin", "new", name)
+
+    assert done.status == 2
+    assert says in done.stderr
+    assert not (tmp_path / name).exists()
+
+
+def test_a_name_that_only_python_has_is_free_in_javascript(heddle: Heddle) -> None:
+    assert heddle("plugin", "new", "logging", "--language", "js").status == 0
+
+
+def test_the_commands_that_it_shows_can_be_typed(heddle: Heddle) -> None:
+    assert "  cd 'my policies/gate'\n" in heddle("plugin", "new", "my policies/gate").stdout
+
+
 def test_nothing_is_overwritten(heddle: Heddle, tmp_path: Path) -> None:
     (tmp_path / "gate").mkdir()
     (tmp_path / "gate" / "mine").touch()
