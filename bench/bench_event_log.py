@@ -115,7 +115,7 @@ def many_readers() -> Iterator[Answer]:
         delivered.append(told.delivered)  # type: ignore[attr-defined]
         return took
 
-    slow, alone = alternate(hundred, lambda: trio.run(told, 1), rounds=5)
+    slow, alone = alternate(hundred, lambda: trio.run(told, 1), rounds=15)
     unread = median([trio.run(told, 0) for _ in range(5)])
     yield against_floor(
         "event_log.run_with_100_readers",
