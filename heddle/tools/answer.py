@@ -5,13 +5,13 @@ b""                 → {}
 anything else       → ToolAnswerInvalid that shows how it begins
 """
 
-import re
 from typing import Any, Final
 
 import msgspec
 
 from heddle.nesting import MAX_DEPTH, too_deep
 from heddle.tools.faults import ToolAnswerInvalid
+from plugins_host import not_json
 
 # A tool that answers with a document fits; one that dumps a database does not. Bounds
 # the memory that one misbehaving tool can cost.
@@ -19,7 +19,6 @@ MAX_OUTPUT: Final = 16 * 1024 * 1024
 SHOWN: Final = 80
 
 OBJECT_PLEASE: Final = "Print one JSON object on stdout, and messages on stderr."
-HALF_PAIR: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 WORDS: Final = {list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
 
@@ -63,9 +62,7 @@ def beginning(printed: bytes) -> str:
 def _reason(printed: bytes, error: msgspec.DecodeError) -> str:
     if printed.startswith(BYTE_ORDER_MARK):
         return "it begins with a byte order mark"
-    if HALF_PAIR.search(printed) and "truncated" in str(error):
-        return "half of a surrogate pair, such as \\ud800, stands alone"
-    return str(error).removeprefix("JSON is malformed: ")
+    return not_json(printed, error)
 
 
 def _too_deep(tool: str) -> ToolAnswerInvalid:
