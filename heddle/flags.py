@@ -24,5 +24,35 @@ class Milliseconds(click.ParamType[float]):
         return number / 1000
 
 
+class Count(click.IntRange):
+    """A whole number from 1."""
+
+    name = "whole number"
+
+    def __init__(self) -> None:
+        super().__init__(min=1)
+
+
+class Variable(click.ParamType[str]):
+    """The name of a variable of the environment, without its value."""
+
+    name = "variable"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str:
+        """Refuse what no variable is called."""
+        name = str(value)
+        if not name or "=" in name:
+            self.fail(
+                f"{name!r} is not the name of a variable. Set it in the environment of "
+                "heddle, and give its name alone.",
+                param,
+                ctx,
+            )
+        return name
+
+
 MILLISECONDS: Final = Milliseconds()
-COUNT: Final = click.IntRange(min=1)
+COUNT: Final = Count()
+VARIABLE: Final = Variable()

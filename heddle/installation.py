@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from plugins_host import LoadedPlugins, Plugin, PluginLog
 
 REFUSED: Final = (
-    "it is a middleware of plugin {plugin!r}: middleware is installed by whoever runs "
-    "heddle and named in no document"
+    "It is a middleware of plugin {plugin!r}: middleware is installed by whoever runs "
+    "heddle and named in no document."
 )
 LLM_CONFIG: Final = "llm_config"
 """The setting under which a middleware is given a model of its own."""

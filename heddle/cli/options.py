@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import click
 
-from heddle.flags import COUNT, MILLISECONDS
+from heddle.flags import COUNT, MILLISECONDS, VARIABLE
 
 __all__ = [
     "COUNT",
@@ -55,6 +55,7 @@ def plugin_settings_options(command: Command) -> Command:
     command = click.option(
         "--plugin-env",
         metavar="NAME",
+        type=VARIABLE,
         multiple=True,
         help="A variable of the environment that plugins may see. Repeat it.",
     )(command)

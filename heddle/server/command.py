@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from heddle import __version__
-from heddle.flags import COUNT, MILLISECONDS
+from heddle.flags import COUNT, MILLISECONDS, VARIABLE
 from heddle.server.logs import ServerLog, tell
 from heddle.server.settings import MAX_BODY, Settings, is_loopback
 from plugins_host import Fault, sentence
@@ -71,6 +71,7 @@ Examples:
 @click.option(
     "--plugin-env",
     metavar="NAME",
+    type=VARIABLE,
     multiple=True,
     help="A variable of the environment that plugins may see. Repeat it.",
 )
@@ -263,12 +264,6 @@ def command(
         install(plugins, plugin_config, variables=plugin_env, shared=True),
         max_concurrent,
     )
-    exposed = socket_path is None and not is_loopback(host)
-    if exposed and auth_token is None:
-        tell(
-            f"Warning: {host} is reached from other machines, and everybody there may run "
-            f"flows here. Set ${TOKEN_VARIABLE}."
-        )
 
     def bind() -> "Sequence[Listener]":
         from heddle.server import http
@@ -276,7 +271,13 @@ def command(
         if socket_path is not None:
             return [http.bind_path(socket_path)]
         tls = None if tls_cert is None else http.tls_context(tls_cert, tls_key)
-        return http.bind(host, port, tls=tls)
+        listeners = http.bind(host, port, tls=tls)
+        if auth_token is None and not is_loopback(host):
+            tell(
+                f"Warning: {host} is reached from other machines, and everybody there may "
+                f"run flows here. Set ${TOKEN_VARIABLE}."
+            )
+        return listeners
 
     _run(loaded, bind)
 
