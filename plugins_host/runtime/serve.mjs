@@ -175,13 +175,30 @@ class Context {
       this.component.llmConfig = this.component.llm_config;
     }
     Object.assign(this, told);
-    // Bound, so that a handler may take them out: ({ log }) => log('info', '…').
-    this.runTool = (name, input) => call.ask('runTool', { name, input: input ?? {} });
-    this.callModel = (request) => call.ask('callModel', request);
-    this.emitEvent = (name, data) => void call.reverse('emitEvent', { name, data });
-    this.log = (level, message) =>
-      void call.reverse('log', { level, message: String(message) });
-    this.partial = (chunk) => send(JSON.stringify({ id: call.id, partial: chunk }));
+  }
+
+  // Functions that a handler may take out: ({ log }) => log('info', '…'). Each is made when
+  // it is looked at, which most handlers do with none of them.
+
+  get runTool() {
+    return (name, input) => this.#call.ask('runTool', { name, input: input ?? {} });
+  }
+
+  get callModel() {
+    return (request) => this.#call.ask('callModel', request);
+  }
+
+  get emitEvent() {
+    return (name, data) => void this.#call.reverse('emitEvent', { name, data });
+  }
+
+  get log() {
+    return (level, message) =>
+      void this.#call.reverse('log', { level, message: String(message) });
+  }
+
+  get partial() {
+    return (chunk) => send(JSON.stringify({ id: this.#call.id, partial: chunk }));
   }
 
   get node() {
@@ -277,45 +294,99 @@ function askOne(call, params, half) {
  * nothing for the next. A verdict that does not count here ends it too: heddle refuses it,
  * and nobody is asked after a fault.
  */
-async function consult(call, params) {
-  const { seam, half, ask = [], outcome } = params;
-  let { input } = params;
-  const consent = half === 'before' ? 'proceed' : 'pass';
-  const admitted = admits.get(`${seam}.${half}`) ?? ['modify'];
-  const verdicts = [];
-  let told = performance.now();
-  for (const { componentType, component } of ask) {
-    call.componentType = componentType;
-    if (performance.now() - told > A_WHILE) {
-      told = performance.now();
-      send(JSON.stringify({ id: call.id, partial: { at: componentType } }));
+function consult(call, params) {
+  return new Consultation(call, params).goOn();
+}
+
+/** Several questions in one frame, on the way from one handler to the next. */
+class Consultation {
+  constructor(call, params) {
+    this.call = call;
+    this.params = params;
+    this.ask = params.ask ?? [];
+    this.input = params.input;
+    this.place = `${params.seam}.${params.half}`;
+    this.consent = params.half === 'before' ? 'proceed' : 'pass';
+    this.admits = admits.get(this.place) ?? NOTHING_KNOWN;
+    this.verdicts = [];
+    this.next = 0;
+    this.told = performance.now();
+  }
+
+  /** Asks one after the other, without giving way unless a handler does. */
+  goOn() {
+    while (this.next < this.ask.length) {
+      const { componentType, component } = this.ask[this.next++];
+      this.begin(componentType);
+      let answer;
+      try {
+        answer = this.question(componentType, component);
+      } catch (error) {
+        this.failed(componentType, error);
+        break;
+      }
+      if (typeof answer?.then === 'function') return this.later(componentType, answer);
+      if (!this.take(componentType, answer)) break;
     }
-    const label = `${componentType} ${seam}.${half}`;
+    return new Encoded(`{"verdicts":[${this.verdicts.join(',')}]}`);
+  }
+
+  /** The same, from the answer of a handler that takes its time. */
+  async later(componentType, promised) {
+    let goesOn = false;
+    try {
+      goesOn = this.take(componentType, await promised);
+    } catch (error) {
+      this.failed(componentType, error);
+    }
+    if (!goesOn) this.next = this.ask.length;
+    return this.goOn();
+  }
+
+  begin(componentType) {
+    this.call.componentType = componentType;
+    if (this.next > 1 && performance.now() - this.told > A_WHILE) {
+      this.told = performance.now();
+      send(JSON.stringify({ id: this.call.id, partial: { at: componentType } }));
+    }
+  }
+
+  question(componentType, component) {
+    const { seam, half, subject, outcome } = this.params;
+    const handler = findHalf(componentType, seam, half);
+    const event = eventOf(half, subject, this.input, outcome);
+    return handler(event, contextOf(this.call, this.params, half, component));
+  }
+
+  /** Takes what a handler answered; whether the next one is to be asked. */
+  take(componentType, answer) {
     let verdict;
     let encoded;
     try {
-      const handler = findHalf(componentType, seam, half);
-      const shown = eventOf(half, params.subject, input, outcome);
-      let answer = handler(shown, contextOf(call, params, half, component));
-      if (typeof answer?.then === 'function') answer = await answer;
-      verdict = read(answer, label, A_VERDICT);
+      verdict = read(answer, `${componentType} ${this.place}`, A_VERDICT);
       encoded = JSON.stringify(verdict);
     } catch (error) {
-      report(call, error, label);
-      verdicts.push(JSON.stringify({ componentType, error: describe(error) }));
-      break;
+      this.failed(componentType, error);
+      return false;
     }
-    verdicts.push(`{"componentType":${JSON.stringify(componentType)},"verdict":${encoded}}`);
-    if (call.cancels.length > 0) break;
-    if (verdict.action === consent) continue;
-    if (verdict.action !== 'modify' || !admitted.includes('modify')) break;
-    if (!isObject(verdict.input)) break;
+    this.verdicts.push(`{"componentType":${JSON.stringify(componentType)},"verdict":${encoded}}`);
+    if (this.call.cancels.length > 0) return false;
+    if (verdict.action === this.consent) return true;
+    if (verdict.action !== 'modify' || !this.admits.includes('modify')) return false;
+    if (!isObject(verdict.input)) return false;
     const changed = JSON.parse(encoded).input;
-    input = seam === 'modelCall' ? edited(input, changed) : changed;
-    if (input === undefined) break;
+    this.input = this.params.seam === 'modelCall' ? edited(this.input, changed) : changed;
+    return this.input !== undefined;
   }
-  return new Encoded(`{"verdicts":[${verdicts.join(',')}]}`);
+
+  failed(componentType, error) {
+    report(this.call, error, `${componentType} ${this.place}`);
+    this.verdicts.push(JSON.stringify({ componentType, error: describe(error) }));
+  }
 }
+
+/** A heddle that did not say what a half admits is taken to admit a change. */
+const NOTHING_KNOWN = ['modify'];
 
 const REQUEST = [
   'model',
@@ -357,19 +428,32 @@ const isMessage = (value) =>
 function eventOf(half, subject = {}, input, outcome) {
   let mine;
   let settled;
-  const event = { subject: { ...subject } };
-  const shown = {
-    enumerable: true,
-    get: () => (mine ??= copy(input ?? {})),
-  };
-  if (half === 'before' || input !== undefined) Object.defineProperty(event, 'input', shown);
-  if (half === 'after') {
-    Object.defineProperty(event, 'outcome', {
-      enumerable: true,
-      get: () => (settled ??= outcomeOf(outcome)),
-    });
+  const mySubject = { ...subject };
+  if (half === 'before') {
+    return {
+      subject: mySubject,
+      get input() {
+        return (mine ??= copy(input ?? {}));
+      },
+    };
   }
-  return event;
+  if (input === undefined) {
+    return {
+      subject: mySubject,
+      get outcome() {
+        return (settled ??= outcomeOf(outcome));
+      },
+    };
+  }
+  return {
+    subject: mySubject,
+    get input() {
+      return (mine ??= copy(input));
+    },
+    get outcome() {
+      return (settled ??= outcomeOf(outcome));
+    },
+  };
 }
 
 function outcomeOf(outcome) {
