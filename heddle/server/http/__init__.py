@@ -1,10 +1,12 @@
 """HTTP/1.1 for any handler: requests in, answers out; knows nothing of flows.
 
-async def handler(request: Request) -> Answer:
-    return Response(200, JSON, await request.read())
+    async def handler(request: Request) -> Answer:
+        return Response(200, JSON, await request.read())
 
-server = Server(handler, bind("127.0.0.1", 4319))
-await server.run()
+    server = Server(handler, bind("127.0.0.1", 4319))
+    await server.run()
+
+What is not exported here is nobody else's business.
 """
 
 from heddle.server.http.answers import HandlerMisuse
@@ -31,6 +33,7 @@ from heddle.server.http.messages import (
 )
 from heddle.server.http.refusals import ERROR_TYPES, Refusal, error_body
 from heddle.server.http.server import Server
+from heddle.server.http.wire import Gone
 
 __all__ = [
     "ERROR_TYPES",
@@ -38,6 +41,7 @@ __all__ = [
     "Answer",
     "CannotListen",
     "Fields",
+    "Gone",
     "Handler",
     "HandlerMisuse",
     "HeaderPairs",

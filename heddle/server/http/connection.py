@@ -89,8 +89,9 @@ class Connection:
 
     __slots__ = (
         "_at",
+        "_begun",
+        "_broken",
         "_buffer",
-        "_clean",
         "_hung_up",
         "_late",
         "_scope",
@@ -111,8 +112,10 @@ class Connection:
         self._scope = trio.CancelScope()
         self._buffer = _NOTHING
         self._at = 0
-        # Whether closing tells the client the truth: nothing is half said.
-        self._clean = True
+        # Whether a part of an answer is out, and the rest of it is not.
+        self._begun = False
+        # Whether the connection must end so that the client can't take it for a good end.
+        self._broken = False
         self._hung_up = False
         self._watched = -1
         self._late: Refusal | None = None
@@ -132,7 +135,7 @@ class Connection:
     def expire(self, now: float) -> None:
         """One has."""
         if self.wire.write_until <= now:
-            self._clean = False
+            self._broken = True
         elif self.phase is Phase.HEAD:
             self._late = Refusal(408, "the head of the request took too long to arrive")
         elif self.phase is Phase.HANDLING:
@@ -140,9 +143,9 @@ class Connection:
         self.wire.read_until = self.wire.write_until = inf
         self._scope.cancel()
 
-    def close_if_idle(self) -> bool:
-        """Close a connection that no request is on its way over; whether it was one."""
-        if self.phase is not Phase.IDLE or not self.wire.quiet():
+    def make_way(self) -> bool:
+        """Close, unless a request has arrived that nobody has read; whether it will."""
+        if self.phase is Phase.IDLE and not self.wire.quiet():
             return False
         self._scope.cancel()
         return True
@@ -153,11 +156,15 @@ class Connection:
         """Up to ``most`` bytes that have arrived."""
         data = self._buffer[self._at : self._at + most]
         self._at += len(data)
+        if self._at == len(self._buffer):
+            # A handler may take long, and need not hold what it has read twice.
+            self._buffer, self._at = _NOTHING, 0
         return data
 
     def give_back(self, rest: bytes) -> None:
         """Return the end of what was taken last."""
-        self._at -= len(rest)
+        if rest:
+            self._buffer, self._at = rest + self._buffer[self._at :], 0
 
     async def wait(self, until: float) -> None:
         """Wait for more of a body, of which nothing is left in the buffer."""
@@ -171,7 +178,7 @@ class Connection:
 
     async def go_on(self) -> None:
         """Tell the client that its body is wanted, unless it is being answered."""
-        if self.phase is Phase.HANDLING and self._clean:
+        if self.phase is Phase.HANDLING and not self._begun:
             await self.send(CONTINUE)
 
     async def send(self, data: bytes) -> None:
@@ -181,22 +188,23 @@ class Connection:
         except Gone:
             await self._give_up()
 
-    async def send_part(self, data: bytes) -> None:
-        """Send a part of an answer: until the rest is sent, the client knows only half."""
+    async def send_part(self, data: bytes, *, ends_by_closing: bool) -> None:
+        """Send a part of an answer, of which more is to come."""
         try:
             await self.send(data)
         except BaseException:
-            self._clean = self._clean and not self.wire.torn
+            if self.wire.torn:
+                self._begun, self._broken = True, self._broken or ends_by_closing
             raise
-        self._clean = False
+        self._begun, self._broken = True, ends_by_closing
 
-    def nothing_half_said(self) -> None:
+    def answered(self) -> None:
         """The answer that was sent in parts is complete."""
-        self._clean = True
+        self._begun = self._broken = False
 
     async def _give_up(self) -> None:
-        """End the task as a cancelled one, or by `Gone` where it is shielded."""
-        self._clean = False
+        """End the task as a cancelled one, or by `Gone` where that does not reach."""
+        self._broken = True
         self._scope.cancel()
         await trio.lowlevel.checkpoint()
         raise Gone
@@ -213,21 +221,21 @@ class Connection:
                     self._watched = self.wire.sock.fileno()
                     self._shared.hangups.watch(self._watched, self)
                 await self._serve()
-            if self._late is not None and self._clean:
+            if self._late is not None and not self._begun:
                 with trio.move_on_after(limits.linger_timeout):
                     await self._refuse(self._late)
         except Gone:
-            self._clean = False
+            self._broken = True
         except Exception as error:  # noqa: BLE001  one connection's bug is not the server's
-            self._clean = False
+            self._broken = True
             if not _is_only(error, (Gone,)):
                 self._shared.report.crashed(None, error)
         finally:
             self._shared.hangups.forget(self._watched)
-            if self._clean:
-                await self.wire.close()
-            else:
+            if self._broken:
                 await self.wire.abort()
+            else:
+                await self.wire.close()
 
     async def _serve(self) -> None:
         shared = self._shared
@@ -261,13 +269,16 @@ class Connection:
         self.since = began
         self._buffer = self._buffer[self._at :]
         self._at = 0
-        until = began + (limits.header_timeout if self._buffer else limits.idle_timeout)
+        # Who is to be let go soon is not waited for; a moment is for what is on its way.
+        patient = self._shared.keeps_alive
+        until = began + (limits.idle_timeout if patient else limits.linger_timeout)
         seen = 0
         while True:
             if self._buffer:
                 if self.phase is Phase.IDLE:
                     self.phase = Phase.HEAD
-                    until = trio.current_time() + limits.header_timeout
+                    self.since = trio.current_time()
+                    until = self.since + limits.header_timeout
                 try:
                     check_partial(self._buffer, seen, limits)
                 except Refusal as refusal:
@@ -276,7 +287,7 @@ class Connection:
                 seen = len(self._buffer)
             data = await self.wire.receive(until)
             if not data:
-                self._clean = not self._buffer
+                self._broken = bool(self._buffer)
                 return -1
             self._buffer = self._buffer + data if seen else data
             end = self._buffer.find(b"\r\n\r\n", max(0, seen - 3))
@@ -294,9 +305,9 @@ class Connection:
             self._scope.cancel()
         try:
             answer = await shared.handler(request)
-        except Gone:
-            raise
-        except Exception as error:  # noqa: BLE001  a handler's bug is an answer 500
+        except Exception as error:
+            if _is_only(error, (Gone,)):
+                raise
             answer = self._failure(request, error)
         match answer:
             case Response():
@@ -305,6 +316,7 @@ class Connection:
                 if not self.wire.send_at_once(data):
                     await self.wire.finish_sending()
                 if keep and request.body.finished:
+                    self._late = None
                     return True
                 return await self._after(request, keep=keep)
             case StreamedResponse():
@@ -331,7 +343,6 @@ class Connection:
 
     def _encode(self, request: Request, answer: Response) -> tuple[bool, bytes]:
         """Whether the connection is kept after an answer, and its bytes."""
-        self._late = None
         head = request.head
         keep = (
             head.keep_alive
@@ -356,11 +367,12 @@ class Connection:
 
     async def _after(self, request: Request, *, keep: bool) -> bool:
         """What is left to do when the answer has been sent."""
+        self._late = None
         if keep:
-            if not request.body.finished:
-                await request.body.skip()
+            await request.body.skip()
             return True
-        if not request.body.finished or self._at < len(self._buffer):
+        unread = self._at < len(self._buffer) or not self.wire.quiet()
+        if unread or not request.body.finished:
             await self._linger()
         return False
 
@@ -387,14 +399,13 @@ class Connection:
             if answer.head_first:
                 await writer.write(_NOTHING)
             await answer.write(writer)
-        except Gone:
-            raise
-        except Exception as error:  # noqa: BLE001  a handler's bug is not the server's
-            if not writer.begun:
+        except Exception as error:
+            if _is_only(error, (Gone,)):
+                raise
+            if not self._begun:
                 return await self._respond(request, self._failure(request, error))
-            if not _is_only(error, (Gone,)):
-                self._shared.report.crashed(request, error)
-            self._clean = False
+            # Without its last chunk the client knows that it has only half.
+            self._shared.report.crashed(request, error)
             return False
         self.phase = Phase.ANSWERING
         await writer.finish()
@@ -408,7 +419,7 @@ class Connection:
         try:
             await answer.run(stream)
         except Exception as error:  # noqa: BLE001  a handler's bug is not the server's
-            self._clean = False
+            self._broken = True
             if not _is_only(error, (Gone, trio.BrokenResourceError)):
                 self._shared.report.crashed(request, error)
 
@@ -436,18 +447,14 @@ class Connection:
 class ResponseWriter:
     """Writes the body of a streamed answer."""
 
-    __slots__ = ("_chunked", "_connection", "_start", "_writing")
+    __slots__ = ("_busy", "_chunked", "_connection", "_start")
 
     def __init__(self, connection: Connection, start: bytes, *, chunked: bool) -> None:
         self._connection = connection
         self._start = start
         self._chunked = chunked
-        self._writing = False
-
-    @property
-    def begun(self) -> bool:
-        """Whether the client has been sent something."""
-        return not self._start or self._connection.wire.torn
+        # Why nothing can be written now.
+        self._busy = ""
 
     async def write(self, data: bytes) -> None:
         """Send ``data``, or the head alone; see `Writer`."""
@@ -458,22 +465,24 @@ class ResponseWriter:
     async def finish(self) -> None:
         """Send what ends the body."""
         await self._send(LAST_CHUNK if self._chunked else _NOTHING)
-        self._connection.nothing_half_said()
+        self._busy = "a handler writes to an answer that has ended"
+        self._connection.answered()
 
     async def _send(self, data: bytes) -> None:
-        if self._writing:
-            raise HandlerMisuse("two tasks write one answer at once")
-        if self._connection.wire.torn:
+        connection = self._connection
+        if self._busy:
+            raise HandlerMisuse(self._busy)
+        if connection.wire.torn:
             raise HandlerMisuse("an answer goes on behind a write that was cancelled")
         if self._start:
             data = self._start + data
         if not data:
             return
-        self._writing = True
+        self._busy = "two tasks write one answer at once"
         try:
-            await self._connection.send_part(data)
+            await connection.send_part(data, ends_by_closing=not self._chunked)
         finally:
-            self._writing = False
+            self._busy = ""
         self._start = _NOTHING
 
 

@@ -26,7 +26,7 @@ class Waiting(Protocol):
         ...
 
     def expire(self, now: float) -> None:
-        """A deadline has passed; `earliest` is later than ``now`` afterwards."""
+        """A deadline has passed, and this waits no longer."""
         ...
 
 
@@ -59,7 +59,9 @@ class Deadlines:
             self._not_before = now + _GRAIN
             next_one = inf
             for one in tuple(self._waiting):
-                if one.earliest() <= now:
+                deadline = one.earliest()
+                if deadline <= now:
                     one.expire(now)
-                next_one = min(next_one, one.earliest())
+                elif deadline < next_one:
+                    next_one = deadline
             self.wakes_at = max(next_one, self._not_before)

@@ -78,6 +78,8 @@ def read_head(raw: bytes, limits: Limits) -> Head:
     count = (len(ends) >> 1) - 2
     if ends != b"\r\n" * (count + 2):
         raise _control_character()
+    if b"\n " in raw or b"\n\t" in raw:
+        raise Refusal(400, "a header line begins with a blank")
     if count > limits.headers:
         raise Refusal(431, f"there are more than {limits.headers} headers")
     headers = _read_headers(raw, count, method)

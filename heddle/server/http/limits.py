@@ -24,8 +24,8 @@ class Limits(Struct, frozen=True):
 
     Others:
         transfer_rate: Bytes a second that a client may not stay below for long.
-        connections: Open at once. When there are more, the one that was idle longest
-            makes room, and while all are at work the next waits to be accepted.
+        connections: Open at once. When there are more, the one that has waited longest for
+            its client makes room, and while all are at work the next waits to be accepted.
     """
 
     # What browsers and proxies in front of it keep to.

@@ -1,7 +1,9 @@
 """Sockets to listen on: TCP, a path in the file system, and TLS over the former.
 
-bind("127.0.0.1", 4319)            one socket an address of the name
-bind_path("/run/heddle.sock")      replaces what a dead server left there
+    bind("127.0.0.1", 4319)            one socket an address of the name
+    bind_path("/run/heddle.sock")      replaces what a dead server left there
+
+Whoever asks for one that can't be had is told so by `CannotListen`.
 """
 
 import errno

@@ -116,8 +116,10 @@ class Writer(Protocol):
     async def write(self, data: bytes) -> None:
         """Send ``data``; back when the system has taken it.
 
-        Everything that is waiting belongs into one call. A client that is gone ends the
-        writer by cancelling it, and so does one that takes nothing for too long.
+        Everything that is waiting belongs into one call. A client that is gone cancels the
+        handler, and so does one that takes nothing for too long. A task that is not below
+        the handler, or is shielded, gets a `Gone` instead. A write that was cancelled half
+        way is the end of the answer.
         """
         ...
 

@@ -1,15 +1,18 @@
 """The server: accepts, bounds how many there are, and ends in an orderly way.
 
-server = Server(handler, bind("127.0.0.1", 4319))
-nursery.start_soon(server.run)
-…
-server.end_keep_alive()       every answer from now on is its connection's last
-server.stop(grace=30)         accept no more; what is open has 30 seconds; `run` returns
+    server = Server(handler, bind("127.0.0.1", 4319))
+    nursery.start_soon(server.run)
+    …
+    server.end_keep_alive()       every answer from now on is its connection's last
+    server.stop(grace=30)         accept no more; what is open has 30 seconds
+
+and then `run` returns.
 """
 
 import errno
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -43,18 +46,35 @@ _LOST: Final = frozenset(
 )
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 1.0
-# Idle connections that make room at once: looking for them means looking at all.
+# Connections lost in a row before it looks like something that will not pass at once.
+_LOST_IN_A_ROW: Final = 64
+# Who makes room for others: who has had its answer, who wants nothing, and who has not
+# even said yet what it wants. What a handler works on is never given up.
+_MAKES_ROOM: Final = frozenset((Phase.LINGERING, Phase.IDLE, Phase.HEAD))
+# How many of them at once: looking for them means looking at all.
 _EVICTED: Final = 1 / 64
 
 
-class _Silence:
-    """A report that nobody reads."""
+class _Guarded:
+    """A report that can fail, as when the disk of a log is full, and ends nothing by it."""
 
-    def refused(self, refusal: Refusal, client: str) -> None: ...
+    def __init__(self, report: Report | None) -> None:
+        self.report = report
 
-    def crashed(self, request: Request | None, error: Exception) -> None: ...
+    def refused(self, refusal: Refusal, client: str) -> None:
+        with suppress(Exception):
+            if self.report is not None:
+                self.report.refused(refusal, client)
 
-    def accept_failed(self, error: OSError) -> None: ...
+    def crashed(self, request: Request | None, error: Exception) -> None:
+        with suppress(Exception):
+            if self.report is not None:
+                self.report.crashed(request, error)
+
+    def accept_failed(self, error: OSError) -> None:
+        with suppress(Exception):
+            if self.report is not None:
+                self.report.accept_failed(error)
 
 
 class Server:
@@ -70,7 +90,7 @@ class Server:
     ) -> None:
         self.handler = handler
         self.limits = Limits() if limits is None else limits
-        self.report: Report = _Silence() if report is None else report
+        self.report: Report = _Guarded(report)
         self.encoder = Encoder()
         self.hangups = Hangups()
         self.keeps_alive = True
@@ -126,7 +146,8 @@ class Server:
         self._accepting.cancel()
         self._life.deadline = min(self._life.deadline, trio.current_time() + grace)
         for connection in tuple(self._connections):
-            connection.close_if_idle()
+            if connection.phase is Phase.IDLE:
+                connection.make_way()
 
     async def serve_stream(self, stream: Stream, client: str = "") -> None:
         """Serve one client whose connection is already there."""
@@ -139,7 +160,7 @@ class Server:
 
     async def _accept(self, listener: Listener, clients: trio.Nursery) -> None:
         pause = _FIRST_PAUSE
-        in_a_row = 0
+        in_a_row = lost = 0
         while True:
             while self._full:
                 await trio.lowlevel.wait_readable(listener.sock)
@@ -152,7 +173,8 @@ class Server:
                 await trio.lowlevel.wait_readable(listener.sock)
                 continue
             except OSError as error:
-                if error.errno in _LOST:
+                lost += 1
+                if error.errno in _LOST and lost < _LOST_IN_A_ROW:
                     await trio.lowlevel.checkpoint()
                 else:
                     self.report.accept_failed(error)
@@ -161,6 +183,7 @@ class Server:
                     pause = min(_LONGEST_PAUSE, pause * 2)
                 continue
             pause = _FIRST_PAUSE
+            lost = 0
             wire = self._wire(sock, listener.tls)
             clients.start_soon(self._serve, self._connection(wire, _name(address)))
             in_a_row += 1
@@ -213,11 +236,11 @@ class Server:
             self._room.set()
 
     def _make_room(self) -> bool:
-        """Close those that have been idle longest; whether there were any."""
-        idle = [one for one in self._connections if one.phase is Phase.IDLE]
-        idle.sort(key=lambda one: one.since)
+        """Close some that nobody works for, the longest waiting first; whether any."""
+        some = [one for one in self._connections if one.phase in _MAKES_ROOM]
+        some.sort(key=lambda one: one.since)
         wanted = max(1, int(len(self._connections) * _EVICTED))
-        return sum(one.close_if_idle() for one in idle[:wanted]) > 0
+        return sum(one.make_way() for one in some[:wanted]) > 0
 
 
 def _name(address: object) -> str:

@@ -6,6 +6,7 @@ waited is written on the wire, for `Deadlines` to see.
 
 import socket
 import struct
+from abc import ABC, abstractmethod
 from contextlib import suppress
 from math import inf
 from typing import Final
@@ -29,7 +30,7 @@ class Gone(Exception):
     """The client has broken the connection."""
 
 
-class Wire:
+class Wire(ABC):
     """What both kinds share: the deadlines of their waits, and a socket if there is one.
 
     ``torn`` says that a send was cancelled or has failed with only a part of it on its way,
@@ -71,6 +72,7 @@ class Wire:
         if until < self._deadlines.wakes_at:
             self._deadlines.sooner(until)
 
+    @abstractmethod
     async def receive(self, until: float) -> bytes:
         """Some bytes, none at the end; always a schedule point.
 
@@ -80,8 +82,9 @@ class Wire:
         Raises:
             Gone: The connection was reset.
         """
-        raise NotImplementedError
+        ...
 
+    @abstractmethod
     def send_at_once(self, data: bytes) -> bool:
         """Send without waiting, if that can be.
 
@@ -92,20 +95,22 @@ class Wire:
         Raises:
             Gone: The client is.
         """
-        raise NotImplementedError
+        ...
 
+    @abstractmethod
     async def finish_sending(self) -> None:
         """Do what `send_at_once` could not; `Gone` when the client is."""
-        raise NotImplementedError
+        ...
 
     async def send(self, data: bytes) -> None:
         """Send all of ``data``; `Gone` when the client is."""
         if not self.send_at_once(data):
             await self.finish_sending()
 
+    @abstractmethod
     async def end_sending(self) -> None:
         """Say that nothing more will come, while what the client sends is still read."""
-        raise NotImplementedError
+        ...
 
     def quiet(self) -> bool:
         """Whether nothing of a request is known to have arrived unread."""
@@ -116,16 +121,20 @@ class Wire:
         except OSError:
             return True
 
+    @abstractmethod
     async def prepare(self, until: float) -> None:
         """What comes before the first byte; `Gone` when it fails."""
+        ...
 
+    @abstractmethod
     async def abort(self) -> None:
         """Close at once, so that the client sees a broken connection."""
-        raise NotImplementedError
+        ...
 
+    @abstractmethod
     async def close(self) -> None:
         """Close as a protocol asks for; what was sent still arrives."""
-        raise NotImplementedError
+        ...
 
 
 class SocketWire(Wire):
@@ -136,6 +145,9 @@ class SocketWire(Wire):
     def __init__(self, sock: socket.socket, deadlines: Deadlines, limits: Limits) -> None:
         super().__init__(deadlines, limits, sock)
         self._socket = sock
+
+    async def prepare(self, until: float) -> None:
+        pass
 
     async def receive(self, until: float) -> bytes:
         sock = self._socket

@@ -115,7 +115,7 @@ class Peer:
         while True:
             event = parser.next_event()
             if event is h11.NEED_DATA:
-                parser.receive_data(await self.stream.receive_some())
+                parser.receive_data(bytes(await self.stream.receive_some()))
             elif isinstance(event, h11.Response):
                 got = event
             elif isinstance(event, h11.Data):

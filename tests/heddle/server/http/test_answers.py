@@ -45,7 +45,7 @@ def test_the_bug_is_told_without_the_value() -> None:
 
 def test_the_date_follows_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1_000_000_000.9
-    monkeypatch.setattr(module.time, "time", lambda: now)
+    monkeypatch.setattr("heddle.server.http.answers.time.time", lambda: now)
     encoder = Encoder()
     answer = Response(200, (("X-A", "1"),), b"x")
     first = encoder.response(answer, b"", head_only=False)

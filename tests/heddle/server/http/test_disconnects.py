@@ -8,8 +8,22 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from heddle.server.http import Answer, Request, Response, StreamedResponse, Writer
-from tests.heddle.server.http.support import GET, HOST, Peer, post, serving, until
+from heddle.server.http import (
+    Answer,
+    Gone,
+    Request,
+    Response,
+    StreamedResponse,
+    Writer,
+)
+from tests.heddle.server.http.support import (
+    GET,
+    HOST,
+    Peer,
+    post,
+    serving,
+    until,
+)
 
 Leave = Callable[[trio.SocketStream], Awaitable[None]]
 
@@ -290,3 +304,76 @@ async def test_other_clients_notice_nothing() -> None:
         await watched.cancelled.wait()
         await other.send(GET)
         assert (await other.answer()).body == b"fine"
+
+
+async def test_a_shielded_reader_is_ended_by_an_exception_nobody_reports() -> None:
+    begun = trio.Event()
+
+    async def handler(request: Request) -> Answer:
+        async def read() -> None:
+            begun.set()
+            await request.read()
+
+        with trio.CancelScope(shield=True):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(read)
+        raise AssertionError
+
+    async with serving(handler) as served:
+        stream = await trio.open_tcp_stream("127.0.0.1", served.port)
+        await stream.send_all(b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: 9\r\n\r\n")
+        await begun.wait()
+        await stream.aclose()
+        await until(lambda: served.server.connections == 0)
+
+
+async def test_a_task_elsewhere_that_writes_to_a_lost_client_gets_an_exception() -> None:
+    caught: list[Exception] = []
+    writers, to_write = trio.open_memory_channel[Writer](1)
+
+    async def elsewhere() -> None:
+        writer = await to_write.receive()
+        try:
+            while True:
+                await writer.write(b"x" * 100_000)
+        except Gone as error:
+            caught.append(error)
+
+    async def write(writer: Writer) -> None:
+        await writers.send(writer)
+        await trio.sleep_forever()
+
+    async def handler(request: Request) -> Answer:
+        return StreamedResponse(200, (), write)
+
+    async with trio.open_nursery() as nursery, serving(handler) as served:
+        nursery.start_soon(elsewhere)
+        stream = await trio.open_tcp_stream("127.0.0.1", served.port)
+        await stream.send_all(GET)
+        assert await stream.receive_some()
+        await reset(stream)
+        await until(lambda: bool(caught))
+
+
+async def test_who_hung_up_while_its_request_arrived_is_answered_without_waiting() -> None:
+    cancelled = []
+
+    async def handler(request: Request) -> Answer:
+        if request.path == "/wait":
+            try:
+                await trio.sleep_forever()
+            except trio.Cancelled:
+                cancelled.append(request.path)
+                raise
+        return Response(200, (), b"fine")
+
+    for path, answered in ((b"/", True), (b"/wait", False)):
+        async with serving(handler) as served, served.connect() as peer:
+            request = GET.replace(b"/", path, 1)
+            await peer.send(request[:9])
+            await until(lambda: served.server.connections == 1)
+            (connection,) = served.server._connections
+            connection.hung_up()
+            await peer.send(request[9:])
+            assert (await peer.rest()).endswith(b"fine") is answered
+    assert cancelled == ["/wait"]

@@ -14,6 +14,7 @@ from heddle.server.http import (
     StreamedResponse,
     Writer,
 )
+from heddle.server.http.connection import Connection
 from tests.heddle.server.http.support import GET, HOST, echo, ok, post, serving, until
 
 
@@ -514,6 +515,74 @@ async def test_two_tasks_that_write_at_once_are_a_bug() -> None:
         (crash,) = served.report.crashes
         assert isinstance(crash, ExceptionGroup)
         assert isinstance(crash.exceptions[0], HandlerMisuse)
+
+
+async def test_an_answer_that_has_ended_cannot_be_written_to() -> None:
+    kept: list[Writer] = []
+
+    async def write(writer: Writer) -> None:
+        kept.append(writer)
+
+    async def handler(request: Request) -> Answer:
+        if kept:
+            with pytest.raises(HandlerMisuse):
+                await kept[0].write(b"late")
+            return Response(200, (), b"next")
+        return StreamedResponse(200, (), write)
+
+    async with serving(handler) as served, served.connect() as peer:
+        await peer.send(GET + GET)
+        assert (await peer.answer()).body == b""
+        assert (await peer.answer()).body == b"next"
+
+
+async def test_an_answer_does_not_go_on_behind_half_a_write() -> None:
+    async def write(writer: Writer) -> None:
+        with trio.move_on_after(0.05):
+            await writer.write(b"x" * 50_000_000)
+        await writer.write(b"y")
+
+    async def handler(request: Request) -> Answer:
+        return StreamedResponse(200, (), write)
+
+    async with serving(handler, crashes=True) as served, served.connect() as peer:
+        await peer.send(GET)
+        await until(lambda: bool(served.report.crashes))
+        _, _, body = (await peer.rest()).partition(b"\r\n2faf080\r\n")
+        assert set(body) == {ord("x")}
+        (crash,) = served.report.crashes
+        assert str(crash) == "an answer goes on behind a write that was cancelled"
+
+
+async def test_a_write_that_was_cancelled_before_it_began_is_no_harm() -> None:
+    async def write(writer: Writer) -> None:
+        for _ in range(100):
+            with trio.CancelScope() as scope:
+                scope.cancel()
+                await writer.write(b"x")
+
+    async def handler(request: Request) -> Answer:
+        return StreamedResponse(200, (), write)
+
+    async with serving(handler) as served, served.connect() as peer:
+        await peer.send(GET)
+        body = (await peer.answer()).body
+        # Those that had to let others go first were cancelled while they did.
+        assert set(body) == {ord("x")}
+        assert 80 < len(body) < 100
+
+
+async def test_what_was_read_is_not_held_while_the_handler_works() -> None:
+    async def handler(request: Request) -> Answer:
+        body = await request.read()
+        connection = request.body.source
+        assert isinstance(connection, Connection)
+        assert connection._buffer == b""
+        return Response(200, (), b"%d" % len(body))
+
+    async with serving(handler) as served, served.connect() as peer:
+        await peer.send(post(b"x" * 40_000))
+        assert (await peer.answer()).body == b"40000"
 
 
 # Requests

@@ -1,5 +1,6 @@
 """What a head may be, what it says, and how it is refused."""
 
+import httptools
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -239,6 +240,28 @@ def test_what_could_be_read_in_two_ways_is_refused(name: str) -> None:
     refusal = refused(BAD[name])
     assert refusal.status == 400
     assert refusal.type == "bad_request"
+
+
+class Lenient(httptools.HttpRequestParser):
+    """llhttp as a later version might be."""
+
+    def __init__(self, protocol: object) -> None:
+        super().__init__(protocol)
+        self.set_dangerous_leniencies(
+            lenient_headers=True,
+            lenient_chunked_length=True,
+            lenient_transfer_encoding=True,
+            lenient_optional_lf_after_cr=True,
+            lenient_optional_cr_before_lf=True,
+        )
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_llhttp_is_not_what_the_refusal_of_ambiguity_rests_on(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(httptools, "HttpRequestParser", Lenient)
+    refused(BAD[name])
 
 
 OTHERS = {

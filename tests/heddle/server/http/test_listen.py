@@ -1,10 +1,12 @@
 """Where a server listens, and what it says when it can't."""
 
+import errno
 import shutil
 import socket
 import ssl
 import stat
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,7 @@ from heddle.server.http import (
     Response,
     bind,
     bind_path,
+    listen,
     tls_context,
 )
 from tests.heddle.server.http.support import GET, Peer, echo, ok, post, serving, until
@@ -87,6 +90,56 @@ def test_what_is_no_address_of_this_machine_is_refused(host: str) -> None:
     with pytest.raises(CannotListen) as caught:
         bind(host, 0)
     assert "127.0.0.1" in caught.value.fix or "assign" in caught.value.what
+
+
+def two_addresses(*hosts: tuple[int, str]) -> Callable[..., list[object]]:
+    def found(host: bytes, port: int, **_: object) -> list[object]:
+        return [(family, socket.SOCK_STREAM, 6, "", (name, port)) for family, name in hosts]
+
+    return found
+
+
+def test_the_port_that_is_chosen_for_one_address_is_that_of_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    both = two_addresses((socket.AF_INET, "127.0.0.1"), (socket.AF_INET, "127.0.0.2"))
+    monkeypatch.setattr(socket, "getaddrinfo", both)
+    first, second = bind("two", 0)
+    assert first.port == second.port != 0
+    # Taken at one of its addresses is taken.
+    first.close()
+    with pytest.raises(CannotListen):
+        bind("two", second.port)
+    second.close()
+
+
+def test_an_address_that_this_machine_lacks_does_not_matter_if_it_has_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one = two_addresses((socket.AF_INET, "203.0.113.7"), (socket.AF_INET, "127.0.0.1"))
+    monkeypatch.setattr(socket, "getaddrinfo", one)
+    (listener,) = bind("two", 0)
+    assert listener.address.startswith("http://127.0.0.1:")
+    listener.close()
+    none = two_addresses((socket.AF_INET, "203.0.113.7"), (socket.AF_INET, "203.0.113.8"))
+    monkeypatch.setattr(socket, "getaddrinfo", none)
+    with pytest.raises(CannotListen, match="no address of that name"):
+        bind("two", 0)
+
+
+def test_a_port_that_is_not_permitted_says_what_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(listen, "_tcp", lambda *_, **__: refuse())
+    with pytest.raises(CannotListen) as caught:
+        bind("127.0.0.1", 80)
+    assert str(caught.value) == (
+        "127.0.0.1:80: not permitted. Choose a port above 1023, or a path in a folder that "
+        "this user may write."
+    )
 
 
 # A path

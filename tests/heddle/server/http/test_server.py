@@ -13,8 +13,10 @@ from heddle.server.http import (
     Answer,
     Limits,
     Listener,
+    Refusal,
     Request,
     Response,
+    Server,
     StreamedResponse,
     Writer,
     bind,
@@ -213,6 +215,67 @@ async def test_waiting_for_room_is_over_for_all_listeners_at_once() -> None:
             gate.opened.set()
             for peer in others:
                 assert (await peer.answer()).body == b"ok"
+
+
+async def test_whoever_is_not_being_served_makes_room_the_oldest_first() -> None:
+    gate = Gate()
+    limits = Limits(connections=3, linger_timeout=60)
+    async with (
+        serving(gate.handler, limits=limits) as served,
+        served.connect() as refused,
+        served.connect() as slow,
+        served.connect() as busy,
+    ):
+        await busy.send(WAIT)
+        await refused.send(b"nonsense\r\n")
+        assert (await refused.answer()).status == 400
+        await slow.send(GET[:10])
+        await until(lambda: gate.waiting == 1)
+
+        async with served.connect() as fourth, served.connect() as fifth:
+            assert await refused.rest() == b""
+            assert await slow.rest() == b""
+            for number, peer in enumerate((fourth, fifth), 2):
+                await peer.send(WAIT)
+                await until(lambda: gate.waiting == number)  # noqa: B023
+            gate.opened.set()
+            for peer in (busy, fourth, fifth):
+                assert (await peer.answer()).body == b"waited"
+
+
+async def test_a_report_that_fails_ends_nothing() -> None:
+    class Full:
+        def refused(self, refusal: Refusal, client: str) -> None:
+            raise OSError(errno.ENOSPC, "full")
+
+        def crashed(self, request: Request | None, error: Exception) -> None:
+            raise OSError(errno.ENOSPC, "full")
+
+        def accept_failed(self, error: OSError) -> None:
+            raise OSError(errno.ENOSPC, "full")
+
+    async def handler(request: Request) -> Answer:
+        raise KeyError
+
+    listeners = failing(errno.EMFILE)
+    server = Server(handler, listeners, report=Full())
+    async with trio.open_nursery() as nursery:
+        await nursery.start(server.run)
+        for sent, status in ((b"nonsense\r\n", 400), (GET, 500)):
+            stream = await trio.open_tcp_stream("127.0.0.1", listeners[0].port)
+            async with stream:
+                peer = Peer(stream)
+                await peer.send(sent)
+                assert (await peer.answer()).status == status
+        nursery.cancel_scope.cancel()
+
+
+async def test_losing_one_connection_after_the_other_is_no_reason_to_spin() -> None:
+    lost = [errno.ECONNABORTED] * 65
+    async with serving(ok, listeners=failing(*lost)) as served, served.connect() as peer:
+        await peer.send(GET)
+        assert (await peer.answer()).status == 200
+        assert [error.errno for error in served.report.shortages] == lost[:2]
 
 
 class Failing:

@@ -2,10 +2,18 @@
 
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, memory_stream_pair
 
-from heddle.server.http import Answer, Limits, Request, Response, StreamedResponse, Writer
-from tests.heddle.server.http.support import GET, HOST, echo, in_memory, ok, post
+from heddle.server.http import (
+    Answer,
+    Limits,
+    Request,
+    Response,
+    Server,
+    StreamedResponse,
+    Writer,
+)
+from tests.heddle.server.http.support import GET, HOST, Peer, echo, in_memory, ok, post
 
 # Deadlines are looked at a quarter of a second late at most.
 LATE = 0.25
@@ -227,6 +235,26 @@ async def test_a_refused_client_has_a_moment_to_notice(autojump_clock: MockClock
         await trio.sleep(2)
         with pytest.raises(trio.BrokenResourceError):
             await peer.send(b"?")
+
+
+async def test_who_comes_while_a_server_is_closing_has_a_moment(
+    autojump_clock: MockClock,
+) -> None:
+    server = Server(ok, limits=LIMITS)
+    server.end_keep_alive()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(server.run)
+        ours, theirs = memory_stream_pair()
+        nursery.start_soon(server.serve_stream, theirs)
+        peer = Peer(ours)
+        await trio.sleep(1.5)
+        await peer.send(GET)
+        assert (await peer.answer()).headers["connection"] == "close"
+        ours, theirs = memory_stream_pair()
+        nursery.start_soon(server.serve_stream, theirs)
+        assert await Peer(ours).rest() == b""
+        assert trio.current_time() == about(1.5 + 2)
+        nursery.cancel_scope.cancel()
 
 
 async def test_many_slow_clients_are_noticed_one_by_one(autojump_clock: MockClock) -> None:

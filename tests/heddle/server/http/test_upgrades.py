@@ -156,6 +156,7 @@ async def test_nothing_is_sent_behind_half_a_message() -> None:
 
 async def test_a_closed_stream_says_so() -> None:
     said: list[type[BaseException]] = []
+    done = trio.Event()
 
     async def close(stream: Stream) -> None:
         async def receive() -> None:
@@ -174,6 +175,7 @@ async def test_a_closed_stream_says_so() -> None:
             with pytest.raises(trio.ClosedResourceError):
                 await use()
         await stream.aclose()
+        done.set()
 
     async def handler(request: Request) -> Answer:
         return Upgrade(close)
@@ -181,6 +183,7 @@ async def test_a_closed_stream_says_so() -> None:
     async with serving(handler) as served, served.connect() as peer:
         await peer.send(ASK)
         assert await peer.rest() == b""
+        await done.wait()
         assert said == [trio.ClosedResourceError]
 
 
