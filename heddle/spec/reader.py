@@ -186,7 +186,11 @@ class _Reader:
 
     def _root(self, raw: dict[str, Any]) -> Any:
         if _TYPE in raw or _REF in raw:
-            return self._read(raw, None, 0)
+            root = self._read(raw, None, 0)
+            if not isinstance(root, Component | Broken):
+                what = f"{shown(raw[_REF])} is a plain value, and a document is a component"
+                self.problems.add((None, _REF), what, "Refer to the component to run.")
+            return root
         if _DEFINITIONS in raw:
             self._define(raw[_DEFINITIONS], (None, _DEFINITIONS))
             what = "this defines components and doesn't say which of them it is"

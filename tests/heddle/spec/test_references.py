@@ -243,6 +243,20 @@ def test_a_value_that_nobody_supplies_is_told_so() -> None:
             ],
         ),
         (
+            {**ref("a"), "$referenced_components": {"a": {}}},
+            [
+                "$.$component_ref: 'a' is a plain value, and a document is a component. "
+                "Refer to the component to run."
+            ],
+        ),
+        (
+            {**ref("a"), "$referenced_components": {"a": ref("b"), "b": "text"}},
+            [
+                "$.$component_ref: 'a' is a plain value, and a document is a component. "
+                "Refer to the component to run."
+            ],
+        ),
+        (
             {
                 **ref("a"),
                 "$referenced_components": {"a": ref("b"), "b": ref("c"), "c": ref("b")},
