@@ -3,11 +3,13 @@
 Question: how much of the speed of sockets and parser is left behind limits, time-outs,
           checks of every header, and watching for clients that go away?
 Workload: 32 connections, each a small JSON document posted and echoed, over and over;
-          then 4 pieces of an answer streamed; then 10,000 connections that do nothing.
+          then 4 pieces of an answer streamed; then 1,000 requests that wait, of which one
+          after the other leaves; then 10,000 connections that do nothing.
           Server and load are processes of their own. The floor is a loop without any of
           the above: one task a connection, httptools, msgspec, a socket tried first.
 Answer:   requests/s, p50/p99 milliseconds and microseconds of the server's processor time
-          a request, alternating with the floor; KiB of memory an idle connection.
+          a request, alternating with the floor; milliseconds until the handler of a
+          client that left is cancelled; KiB of memory a waiting and an idle connection.
 """
 
 import contextlib
@@ -29,8 +31,10 @@ from bench.harness import Answer, against_floor, median, percentile
 
 CONNECTIONS: Final = 32
 SECONDS: Final = 0.6
-ROUNDS: Final = 5
+ROUNDS: Final = 4
 IDLE: Final = 10_000
+WAITING: Final = 1_000
+LEAVING: Final = 100
 
 BODY: Final = msgspec.json.encode(
     {"flow": "greeting", "inputs": {"name": "Ada", "lines": ["a fox", "a dog"] * 3}}
@@ -131,7 +135,21 @@ async def _front() -> None:
         for _ in range(PIECES):
             await writer.write(PIECE)
 
+    left = trio.Event()
+
+    async def wait() -> None:
+        nonlocal left
+        try:
+            await trio.sleep_forever()
+        finally:
+            left.set()
+            left = trio.Event()
+
     async def handler(request: Request) -> Response | StreamedResponse:
+        if request.path == "/wait":
+            await wait()
+        if request.path == "/left":
+            await left.wait()
         body = _decode(await request.read())
         if request.path == "/streamed":
             return StreamedResponse(200, (("Content-Type", "text/event-stream"),), stream)
@@ -159,42 +177,48 @@ def serve(main: Callable[[], Any]) -> None:
     trio.run(until_told)
 
 
-def load(port: int, path: bytes, seconds: float) -> None:
-    """Ask over and over; write what came of it. Answers are told by their end alone."""
+def load() -> None:
+    """Ask as told by lines of standard input; write a line of what came of each."""
+    for line in sys.stdin:
+        port, path = line.split()
+        _say(_encode(_load(int(port), path.encode())).decode())
+
+
+def _load(port: int, path: bytes) -> dict[str, float]:
+    """Ask over and over for a while. Answers are told by their end alone."""
     request = REQUEST % path
     end = b"0\r\n\r\n" if path == b"/streamed" else BODY
-    poll = select.epoll()
-    socks: dict[int, socket.socket] = {}
-    sent: dict[int, float] = {}
-    for _ in range(CONNECTIONS):
-        sock = socket.create_connection(("127.0.0.1", port))
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        socks[sock.fileno()] = sock
-        poll.register(sock.fileno(), select.EPOLLIN)
-    begin = time.perf_counter()
-    for number, sock in socks.items():
-        sent[number] = time.perf_counter()
-        sock.send(request)
     took: list[float] = []
-    until = begin + seconds
-    now = begin
-    while sent:
-        for number, _ in poll.poll():
-            data = socks[number].recv(65536)
-            assert data
-            if data.endswith(end):
-                now = time.perf_counter()
-                took.append(now - sent.pop(number))
-                if now < until:
-                    sent[number] = now
-                    socks[number].send(request)
-    answer = {
+    sent: dict[int, float] = {}
+    with contextlib.ExitStack() as stack:
+        poll = select.epoll()
+        stack.callback(poll.close)
+        socks: dict[int, socket.socket] = {}
+        for _ in range(CONNECTIONS):
+            sock = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            socks[sock.fileno()] = sock
+            poll.register(sock.fileno(), select.EPOLLIN)
+        begin = now = time.perf_counter()
+        for number, sock in socks.items():
+            sent[number] = time.perf_counter()
+            sock.send(request)
+        while sent:
+            for number, _ in poll.poll():
+                data = socks[number].recv(65536)
+                assert data
+                if data.endswith(end):
+                    now = time.perf_counter()
+                    took.append(now - sent.pop(number))
+                    if now < begin + SECONDS:
+                        sent[number] = now
+                        socks[number].send(request)
+    return {
         "rate": len(took) / (now - begin),
         "count": len(took),
         "p50": percentile(took, 0.5) * 1e3,
         "p99": percentile(took, 0.99) * 1e3,
     }
-    _say(msgspec.json.encode(answer).decode())
 
 
 @contextlib.contextmanager
@@ -227,22 +251,26 @@ def _resident(pid: int) -> int:
     return pages * os.sysconf("SC_PAGESIZE")
 
 
-def _round(pid: int, port: int, path: str) -> dict[str, float]:
+def _round(
+    client: "subprocess.Popen[bytes]", pid: int, port: int, path: str
+) -> dict[str, float]:
     before = _processor_seconds(pid)
-    with _process("load", str(port), path, str(SECONDS)) as process:
-        assert process.stdout is not None
-        answer: dict[str, float] = _decode(process.stdout.readline())
+    assert client.stdin is not None
+    assert client.stdout is not None
+    client.stdin.write(f"{port} {path}\n".encode())
+    client.stdin.flush()
+    answer: dict[str, float] = _decode(client.stdout.readline())
     answer["cpu"] = (_processor_seconds(pid) - before) / answer["count"] * 1e6
     return answer
 
 
 def _compared(path: str, name: str, limit: float | None) -> Iterator[Answer]:
-    with _process("front") as front, _process("floor") as floor:
+    with _process("front") as front, _process("floor") as floor, _process("load") as client:
         ports = {front.pid: _port(front), floor.pid: _port(floor)}
         rounds: dict[int, list[dict[str, float]]] = {front.pid: [], floor.pid: []}
         for number in range(ROUNDS + 1):
             for pid, port in ports.items():
-                answer = _round(pid, port, path)
+                answer = _round(client, pid, port, path)
                 if number:
                     rounds[pid].append(answer)
     ours, bare = (
@@ -272,21 +300,58 @@ def _idle() -> Iterator[Answer]:
         port = _port(front)
         time.sleep(0.2)
         before = _resident(front.pid)
-        limit = IDLE
         with contextlib.ExitStack() as stack:
-            for _ in range(limit):
-                sock = socket.create_connection(("127.0.0.1", port))
-                stack.enter_context(sock)
-            sock.send(REQUEST % b"/")
-            assert sock.recv(65536).endswith(BODY)
+            socks = [
+                stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+                for _ in range(IDLE)
+            ]
+            socks[-1].send(REQUEST % b"/")
+            assert socks[-1].recv(65536).endswith(BODY)
             after = _resident(front.pid)
-    yield Answer("http.idle", (after - before) / limit / 1024, "KiB/connection", limit=16)
+    yield Answer("http.idle", (after - before) / IDLE / 1024, "KiB/connection", limit=16)
+
+
+def _leaving() -> Iterator[Answer]:
+    with _process("front") as front, contextlib.ExitStack() as stack:
+        port = _port(front)
+
+        def connect(path: bytes) -> socket.socket:
+            sock = socket.create_connection(("127.0.0.1", port))
+            sock.send(REQUEST % path)
+            return stack.enter_context(sock)
+
+        def served() -> None:
+            with connect(b"/") as sock:
+                assert sock.recv(65536).endswith(BODY)
+
+        served()
+        before = _resident(front.pid)
+        waiting = [connect(b"/wait") for _ in range(WAITING)]
+        served()
+        memory = (_resident(front.pid) - before) / WAITING / 1024
+        took = []
+        for sock in waiting[:LEAVING]:
+            with connect(b"/left") as told:
+                served()
+                start = time.perf_counter()
+                sock.close()
+                assert told.recv(65536).endswith(BODY)
+                took.append((time.perf_counter() - start) * 1e3)
+    yield Answer(
+        "http.leaving",
+        percentile(took, 0.99),
+        "ms",
+        limit=100,
+        detail={"p50_ms": round(median(took), 2), "waiting": WAITING},
+    )
+    yield Answer("http.waiting", memory, "KiB/request", limit=24)
 
 
 def run() -> Iterator[Answer]:
     """The answers."""
-    yield from _compared("/", "echo", 0.5)
-    yield from _compared("/streamed", "streamed", 0.5)
+    yield from _compared("/", "echo", 1 / 3)
+    yield from _compared("/streamed", "streamed", 1 / 3)
+    yield from _leaving()
     yield from _idle()
 
 
@@ -296,5 +361,5 @@ if __name__ == "__main__":
             serve(_front)
         case ["floor"]:
             serve(_floor)
-        case ["load", port, path, seconds]:
-            load(int(port), path.encode(), float(seconds))
+        case ["load"]:
+            load()
