@@ -7,6 +7,7 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -23,7 +24,7 @@ from heddle.cli.options import (
 )
 from heddle.cli.own_stdout import own_stdout
 from heddle.cli.wording import fit_json
-from plugins_host import one_of
+from plugins_host import Fault, one_of
 
 if TYPE_CHECKING:
     from heddle.cli.readers import Reader
@@ -200,8 +201,16 @@ def run_once(
     """Load, run, and print the result; or run and print for each line of a chat."""
     from heddle import launch
 
-    installed = launch.install(options)
-    prepared = launch.load(flow, installed=installed)
+    try:
+        installed = launch.install(options)
+        prepared = launch.load(flow, installed=installed)
+    except Fault as error:
+        if protocol is not None:
+            from heddle.cli.frames import error_frame
+
+            with suppress(OSError):  # the error itself is told on stderr
+                os.write(stdout, error_frame(error))
+        raise
     warnings = [str(each) for each in prepared.warnings]
 
     import trio

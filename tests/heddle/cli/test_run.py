@@ -113,6 +113,19 @@ def test_a_failed_run_ends_with_an_error_frame(heddle: Heddle, flow: WriteFlow) 
     assert done.stderr == f"Error: {last['error']['message']}\n"
 
 
+@pytest.mark.parametrize(
+    ("more", "name"), [([], "DocumentError"), (["--plugin", "gone.json"], "ManifestError")]
+)
+def test_a_run_that_cannot_begin_ends_in_the_error_frame_too(
+    heddle: Heddle, tmp_path: Path, more: list[str], name: str
+) -> None:
+    (tmp_path / "bad.json").write_text("{}")
+    done = heddle("run", "bad.json", "--protocol", "heddle", *more)
+    frame = json.loads(done.stdout)
+    assert (done.status, frame["type"], frame["error"]["name"]) == (1, "error", name)
+    assert done.stderr == f"Error: {frame['error']['message']}\n"
+
+
 def test_an_unknown_protocol_is_wrong_usage(heddle: Heddle, flow: WriteFlow) -> None:
     done = heddle("run", flow(), "--protocol", "hedle")
     assert done.status == 2
