@@ -4,6 +4,10 @@ While a handler works, its connection does not read: what comes next is the next
 business. So the system is asked to tell of one thing alone, that the other side has closed
 or reset the connection, and one task waits for that on behalf of all connections. A
 connection is registered once; a request costs nothing.
+
+It is the TCP connection that counts. A client that closes only its sending side has left
+as far as anything is concerned that would have to wait; one that says good-bye in TLS and
+keeps the connection has not.
 """
 
 import select
