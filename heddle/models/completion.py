@@ -198,6 +198,8 @@ def _completion(body: bytes) -> Completion:
 
 def unreadable(body: bytes, error: Exception) -> str:
     """What is wrong with a body, with its beginning."""
+    if not body.strip():
+        return "the answer is empty"
     start = body[:200].decode("utf-8", "replace")
     return f"the answer is not readable ({error}): {start!r}"
 

@@ -279,6 +279,11 @@ def test_what_is_no_answer_is_refused(body: bytes) -> None:
         completion.decode(body)
 
 
+def test_an_answer_with_nothing_in_it_is_told_as_empty() -> None:
+    with pytest.raises(UnreadableAnswer, match="^the answer is empty$"):
+        completion.decode(b" \n")
+
+
 def test_an_unreadable_answer_is_quoted_shortly() -> None:
     with pytest.raises(UnreadableAnswer) as caught:
         completion.decode(b"Not Found" + b"x" * 10_000)
