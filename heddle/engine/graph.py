@@ -128,6 +128,7 @@ class _Compiler:
         feeds = self._feeds()
         if starts:
             self._check_reach(starts[0])
+            self._check_inputs(starts[0])
         self._check_results()
         if self.problems:
             raise DocumentError(self.problems, name=self.name)
@@ -402,6 +403,22 @@ class _Compiler:
                 "Change one of the two types.",
             )
 
+    def _check_inputs(self, start: int) -> None:
+        """Where the flow's inputs are written twice, both should say the same."""
+        node = self.flow.nodes[start]
+        assert isinstance(node, StartNode)
+        lists = {
+            "the flow's inputs": self.flow.inputs,
+            f"the inputs of {node.name!r}": node.inputs,
+            f"the outputs of {node.name!r}": node.outputs,
+        }
+        (first, taken), *others = [each for each in lists.items() if each[1]] or [("", ())]
+        for other, repeated in others:
+            if typed(taken or ()) != typed(repeated or ()):
+                what = f"{first} and {other} are not the same, and {first} count"
+                fix = "List the same names and types."
+                self.warnings.append(Problem(self.document.path_of(node), what, fix))
+
     def _check_results(self) -> None:
         """Each declared output of the flow comes from every EndNode or has a default."""
         for output in self.flow.outputs or ():
@@ -427,6 +444,15 @@ class _Compiler:
                 "not return it",
                 "Add it to the EndNode, or give the flow's output a default.",
             )
+
+
+def typed(properties: Properties) -> dict[str, Mapping[str, Any]]:
+    """What is declared by name: all that a value has to be."""
+    notes = ("title", "description", "default")
+    return {
+        each.title: {key: value for key, value in each.schema.items() if key not in notes}
+        for each in properties
+    }
 
 
 def type_text(schema: Mapping[str, Any]) -> str:

@@ -197,6 +197,19 @@ def test_a_chain_compiles_without_a_problem_or_a_warning() -> None:
     assert graph.warnings == ()
 
 
+def test_inputs_that_are_written_twice_and_differ_are_a_warning() -> None:
+    plain = chain(
+        start(inputs=[prop("a", "integer")], outputs=[prop("b")]),
+        end(),
+        inputs=[prop("a", "integer", description="A number")],
+    )
+    (warning,) = compile_graph(read_document(document(plain))).warnings
+    assert str(warning) == (
+        "$.$referenced_components.start: the flow's inputs and the outputs of 'start' are "
+        "not the same, and the flow's inputs count. List the same names and types."
+    )
+
+
 def test_an_unmapped_values_branch_may_be_left_out_with_a_warning() -> None:
     plain = flow(
         [start(), branching("pick", {"1": "one"}), end()],
