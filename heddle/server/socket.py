@@ -55,6 +55,8 @@ HANDSHAKE: Final = 10.0
 PING_EVERY: Final = 30.0
 """Seconds, also the longest until its pong. Proxies give up silence after 60."""
 
+_HEAD_END: Final = b"\r\n\r\n"
+
 GOING_AWAY: Final = 1001
 POLICY_VIOLATION: Final = 1008
 
@@ -127,11 +129,21 @@ def _check_origin(service: Service, request: Request) -> None:
 
 
 class SharedStream(Stream):
-    """A stream that two write to: whole frames, one after the other."""
+    """A stream that two write to: whole frames, one after the other.
+
+    It is read no further than the handshake before `opened` is called: the library would
+    keep what a hasty client sends behind it, and look at it with what comes after only.
+    """
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
         self._turn = trio.Lock()
+        self._rest: bytes | None = None
+        self._opened = trio.Event()
+
+    def opened(self) -> None:
+        """The handshake is over."""
+        self._opened.set()
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         """Send all of ``data`` when it is its turn."""
@@ -143,7 +155,19 @@ class SharedStream(Stream):
         await self._stream.wait_send_all_might_not_block()
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
-        """As of the stream."""
+        """As of the stream; the handshake by itself."""
+        if self._rest is None:
+            # The front has read it to its end, and hands it on in one piece.
+            data = bytes(await self._stream.receive_some(max_bytes))
+            end = data.index(_HEAD_END) + len(_HEAD_END)
+            self._rest = data[end:]
+            return data[:end]
+        if not self._opened.is_set():
+            await self._opened.wait()
+        if self._rest:
+            await trio.lowlevel.checkpoint()
+            data, self._rest = self._rest, b""
+            return data
         return await self._stream.receive_some(max_bytes)
 
     async def aclose(self) -> None:
@@ -163,6 +187,7 @@ async def _serve(service: Service, stream: SharedStream, *, known: bool) -> None
                 )
                 offered = SUBPROTOCOL in request.proposed_subprotocols
                 socket = await request.accept(subprotocol=SUBPROTOCOL if offered else None)
+            stream.opened()
             session = Session(service, socket, stream, known=known)
             try:
                 nursery.start_soon(session.write)

@@ -1,0 +1,280 @@
+"""How a server starts, what it refuses to start with, and how it ends."""
+
+import json
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.heddle.server.serving import (
+    STRAIGHT,
+    WAITING,
+    refused,
+    server,
+    sse,
+    write_tools,
+)
+
+MANIFEST = {
+    "name": "gate",
+    "version": "1.0.0",
+    "components": [
+        {
+            "componentType": "Gate",
+            "kind": "middleware",
+            "seams": {"node": ["before"]},
+            "schema": {
+                "type": "object",
+                "properties": {"deny": {"type": "array"}},
+                "required": ["deny"],
+            },
+        }
+    ],
+}
+PROGRAM = """
+from heddle.plugin import proceed, serve
+serve({"Gate": {"node": {"before": lambda event, ctx: proceed()}}})
+"""
+CONFIG = ("--plugin-config", 'Gate={"deny": []}')
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> str:
+    (tmp_path / "gate.json").write_text(json.dumps(MANIFEST))
+    (tmp_path / "gate.py").write_text(PROGRAM)
+    return "gate.json"
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--tools-dir", "none"), "none"),
+        (("--flows-root", "none"), "none"),
+        (("--plugin", "none.json"), "none.json"),
+        (("--plugin", "gate.json"), "deny"),
+        (("--plugin", "gate.json", "--plugin", "gate.json", *CONFIG), "gate"),
+        (("--plugin", "gate.json", "--plugin-config", "Other={}"), "Other"),
+        (("--plugin", "broken.json"), "broken.json"),
+        (("--plugin", "lost.json", *CONFIG), "lost"),
+        (("--plugin", "dead.json", *CONFIG), "dead"),
+        (("--host", "no.such.host.invalid"), "no.such.host.invalid"),
+        (("--allow-request-code",), "not run submitted code yet"),
+        (("--tls-key", "key.pem"), "--tls-cert"),
+        (("--tls-cert", "none.pem"), "none.pem"),
+        (("--auth-token", ""), "--auth-token"),
+        (("--socket", "gate.json"), "gate.json"),
+    ],
+)
+def test_what_cannot_be_loaded_is_a_server_that_does_not_start(
+    tmp_path: Path, gate: str, flags: tuple[str, ...], words: str
+) -> None:
+    (tmp_path / "broken.json").write_text("{")
+    for name, program in (("lost", None), ("dead", "import sys; sys.exit(3)")):
+        (tmp_path / f"{name}.json").write_text(json.dumps({**MANIFEST, "name": name}))
+        if program:
+            (tmp_path / f"{name}.py").write_text(program)
+    status, told = refused(tmp_path, *flags)
+    assert status == 1
+    assert told.startswith("Error: ")
+    assert words in told
+    assert "Traceback" not in told
+    assert "listening" not in told
+
+
+def test_a_port_in_use_is_told(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        status, told = refused(tmp_path, "--port", str(port))
+    assert status == 1
+    assert f"Error: 127.0.0.1:{port}: it is in use. Stop who uses it" in told
+
+
+@pytest.mark.parametrize("flags", [("--nonsense",), ("--port", "x"), ("--timeout", "-1")])
+def test_wrong_usage_has_a_status_of_its_own(
+    tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    status, told = refused(tmp_path, *flags)
+    assert status == 2
+    assert "Error: " in told
+
+
+def test_a_server_that_others_reach_without_a_token_warns(tmp_path: Path) -> None:
+    with server(tmp_path, "--host", "0.0.0.0") as served:
+        assert "Warning: 0.0.0.0 is reached from other machines" in served.log[0]
+    with server(
+        tmp_path, "--host", "0.0.0.0", variables={"HEDDLE_AUTH_TOKEN": "t"}
+    ) as served:
+        assert not any("Warning" in line for line in served.log)
+
+
+def test_a_token_is_asked_for_where_something_is_to_be_had(tmp_path: Path) -> None:
+    with server(tmp_path, variables={"HEDDLE_AUTH_TOKEN": "right"}) as served:
+        for path in ("/", "/healthz", "/readyz", "/openapi.json"):
+            assert served.ask("GET", path).status == 200
+        for path in ("/metrics", "/v1/capabilities", "/v1/runs", "/v1/runs/x"):
+            none = served.ask("GET", path)
+            assert (none.status, none.headers["www-authenticate"]) == (401, "Bearer")
+        for given in ("Bearer wrong", "Basic right", "right", "Bearer right2", "Bearer é"):
+            header = {"Authorization": given.encode().decode("latin-1")}
+            assert served.ask("GET", "/v1/runs", headers=header).status == 401
+        good = {"Authorization": "Bearer right"}
+        body = {"flow": STRAIGHT}
+        assert served.ask("POST", "/v1/runs", body).status == 401
+        assert served.ask("POST", "/v1/runs", body, good).status == 200
+        assert served.ask("OPTIONS", "/v1/runs").status == 204
+    assert not any("right" in line for line in served.log)
+
+
+def test_a_unix_socket_serves_as_a_port_does(tmp_path: Path) -> None:
+    with server(tmp_path, "--socket", "it.sock", port=None) as served:
+        assert served.address.startswith("unix:")
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(tmp_path / "it.sock"))
+            client.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            assert client.recv(100).startswith(b"HTTP/1.1 200 OK")
+    assert not (tmp_path / "it.sock").exists()
+
+
+def test_plugins_are_running_before_the_port_opens(tmp_path: Path, gate: str) -> None:
+    (tmp_path / "gate.py").write_text(
+        f"open({str(tmp_path / 'started')!r}, 'w').close()\n{PROGRAM}"
+    )
+    with server(tmp_path, "--plugin", gate, *CONFIG) as served:
+        assert (tmp_path / "started").exists()
+        assert served.ask("GET", "/v1/capabilities").json["middleware"] == ["Gate"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_an_idle_server_ends_at_once(tmp_path: Path, number: int) -> None:
+    with server(tmp_path) as served:
+        served.signal(number)
+        assert served.ended() == 0
+
+
+def test_a_signal_lets_what_goes_on_end(tmp_path: Path) -> None:
+    flags = ("--tools-dir", write_tools(tmp_path))
+    with (
+        server(tmp_path, *flags) as served,
+        served.opened("POST", "/v1/runs?stream=true", {"flow": WAITING}) as response,
+    ):
+        run = served.started()
+        served.signal()
+        served.line("draining")
+        draining = served.ask("GET", "/readyz")
+        assert (draining.status, draining.json) == (503, {"status": "draining"})
+        assert served.ask("GET", "/healthz").status == 200
+        late = served.ask("POST", "/v1/runs", {"flow": STRAIGHT})
+        assert (late.status, late.error[0]) == (503, "Draining")
+        assert served.ask("DELETE", f"/v1/runs/{run}").status == 202
+        assert b"event: error" in response.read()
+        assert served.ended() == 0
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_a_drain_ends_by_its_time_or_by_a_second_signal(
+    tmp_path: Path, *, again: bool
+) -> None:
+    patience = "60000" if again else "200"
+    flags = ("--tools-dir", write_tools(tmp_path), "--drain-timeout", patience)
+    with (
+        server(tmp_path, *flags) as served,
+        served.opened("POST", "/v1/runs?stream=true", {"flow": WAITING}) as response,
+    ):
+        served.started()
+        served.signal()
+        served.line("draining")
+        if again:
+            served.signal()
+        frames = sse(response.read())
+        assert json.loads(frames[-1]["data"])["error"] == {
+            "type": "RunCancelled",
+            "message": "the server is stopping",
+        }
+        assert served.ended() == 0
+
+
+def test_json_logs_are_objects(tmp_path: Path) -> None:
+    with server(tmp_path, "--log-format", "json") as served:
+        run = served.ask("POST", "/v1/runs", {"flow": STRAIGHT}).json["run"]
+        line = json.loads(served.line(run))
+        assert (line["event"], line["run"], line["flow"]) == ("run", run, "flow")
+        assert (line["status"], line["nodes"], line["level"]) == ("completed", 2, "info")
+        assert line["seconds"] >= 0
+        assert "secret" not in str(line)
+
+
+def test_nobody_reading_its_log_does_not_stop_it(tmp_path: Path) -> None:
+    with server(tmp_path) as served:
+        for _ in range(700):
+            assert served.ask("POST", "/v1/runs", {"flow": STRAIGHT}).status == 200
+        assert served.ask("GET", "/healthz").status == 200
+
+
+def descendants(pid: int) -> set[int]:
+    """The processes below one."""
+    listing = subprocess.run(
+        ["ps", "-eo", "pid=,ppid="], capture_output=True, check=True, text=True
+    ).stdout
+    parents = {int(a): int(b) for a, b in (line.split() for line in listing.splitlines())}
+    found: set[int] = set()
+    while True:
+        more = {p for p, parent in parents.items() if parent in {pid, *found}} - found
+        if not more:
+            return found
+        found |= more
+
+
+def test_a_client_that_goes_away_ends_its_run_and_frees_its_slot(tmp_path: Path) -> None:
+    flags = ("--tools-dir", write_tools(tmp_path), "--max-concurrent", "1")
+    with server(tmp_path, *flags) as served:
+        for query in ("", "?stream=true"):
+            (tmp_path / "begun").unlink(missing_ok=True)
+            body = json.dumps({"flow": WAITING}).encode()
+            with socket.create_connection(("127.0.0.1", served.port)) as client:
+                client.sendall(
+                    b"POST /v1/runs%b HTTP/1.1\r\nHost: x\r\nContent-Type: application/json"
+                    b"\r\nContent-Length: %d\r\n\r\n%b" % (query.encode(), len(body), body)
+                )
+                run = served.started()
+                served.until((tmp_path / "begun").exists)
+                full = served.ask("POST", "/v1/runs", {"flow": STRAIGHT})
+                assert (full.status, full.error[0]) == (429, "TooManyRuns")
+                assert 1 <= int(full.headers["retry-after"]) <= 30
+                left = time.monotonic()
+            served.until(lambda: not served.runs("running"))
+            took = time.monotonic() - left
+            shown = served.ask("GET", f"/v1/runs/{run}").json
+            assert shown["status"] == "cancelled"
+            assert "went away" in shown["error"]["message"]
+            assert took < 10  # promised is one second, on a machine that is not busy
+            tool = int((tmp_path / "begun").read_text())
+            served.until(lambda tool=tool: not Path(f"/proc/{tool}").exists())
+            served.until(lambda: not descendants(served.process.pid))
+            assert served.ask("POST", "/v1/runs", {"flow": STRAIGHT}).status == 200
+        assert not [each for each in (tmp_path / "tmp").iterdir() if each.is_dir()]
+
+
+def test_a_run_that_takes_too_long_is_a_504(tmp_path: Path) -> None:
+    flags = ("--tools-dir", write_tools(tmp_path), "--timeout", "200")
+    with server(tmp_path, *flags) as served:
+        done = served.ask("POST", "/v1/runs", {"flow": WAITING})
+        assert (done.status, done.error[0]) == (504, "RunTimedOut")
+
+
+def test_a_failed_run_is_a_500_that_names_no_folder(tmp_path: Path) -> None:
+    tools = Path(write_tools(tmp_path))
+    (tools / "wait").write_text(
+        f"#!/bin/sh\necho {tmp_path}/secret is missing >&2\nexit 3\n"
+    )
+    with server(tmp_path, "--tools-dir", str(tools)) as served:
+        done = served.ask("POST", "/v1/runs", {"flow": WAITING})
+        assert (done.status, done.error[0]) == (500, "NodeFailed")
+        assert str(tmp_path) not in done.body.decode()
+        assert "is missing" in done.error[1]
+        shown = served.ask("GET", f"/v1/runs/{served.runs()[0]['run']}/events").body
+        assert str(tmp_path) not in shown.decode()

@@ -1,0 +1,170 @@
+"""Where flows of strangers may go: out, and nowhere inside."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from heddle.engine.plan import make_plan
+from heddle.launch import prepare
+from heddle.models import ModelUnreachable
+from heddle.server.egress import Checker, Reach, SubmittedModels
+from heddle.server.failures import SubmissionRefused
+from heddle.server.submissions import Submitted
+from heddle.services import ModelService
+from heddle.spec import read_document
+from plugins_host.conversation import Message, ModelRequest
+from tests.heddle.server.serving import server
+from tests.support.flows import document, end, flow, llm, model, prop, start
+from tests.support.model_endpoint import Reply, model_endpoint
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "127.0.0.1",
+        "127.8.8.8",
+        "0.0.0.0",
+        "10.1.2.3",
+        "172.16.0.1",
+        "192.168.1.1",
+        "169.254.169.254",
+        "100.64.0.1",
+        "224.0.0.1",
+        "255.255.255.255",
+        "::1",
+        "::",
+        "fe80::1",
+        "fe80::1%eth0",
+        "fc00::1",
+        "ff02::1",
+        "::ffff:127.0.0.1",
+        "::ffff:10.0.0.1",
+        "64:ff9b::7f00:1",
+        "2002:7f00:1::",
+        "nonsense",
+    ],
+)
+def test_what_is_inside_is_out_of_reach(address: str) -> None:
+    assert not Reach(()).permits("model.example", address)
+
+
+@pytest.mark.parametrize("address", ["1.1.1.1", "8.8.8.8", "2606:4700::1111"])
+def test_what_is_outside_is_reached(address: str) -> None:
+    assert Reach(()).permits("model.example", address)
+
+
+@pytest.mark.parametrize(
+    ("allowed", "host", "address", "permitted"),
+    [
+        ("127.0.0.1", "127.0.0.1", "127.0.0.1", True),
+        ("127.0.0.1", "anything", "127.0.0.1", True),
+        ("127.0.0.1", "127.0.0.2", "127.0.0.2", False),
+        ("10.0.0.0/8", "model", "10.9.9.9", True),
+        ("10.0.0.0/8", "model", "192.168.0.1", False),
+        ("Model.Internal", "model.internal", "10.0.0.1", True),
+        ("model.internal", "other.internal", "10.0.0.1", False),
+        ("[::1]", "x", "::1", True),
+    ],
+)
+def test_the_operator_can_allow_a_host(
+    allowed: str, host: str, address: str, *, permitted: bool
+) -> None:
+    assert Reach([allowed]).permits(host, address) is permitted
+
+
+def asking(**config: Any) -> dict[str, Any]:
+    """A flow of one model call."""
+    return flow(
+        [start(), llm("ask", "hi", outputs=[prop("answer")]), end()],
+        ["start", "ask", "end"],
+        shared=[model(**config)],
+    )
+
+
+def submitted(**config: Any) -> Submitted:
+    prepared = prepare(document(asking(**config)), name="flow")
+    return Submitted(prepared.name, prepared.plan, prepared.warnings)
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"url": "http://127.0.0.1:9/v1"}, "private address"),
+        ({"url": "http://localhost:9/v1"}, "private address"),
+        ({"url": "http://x.localhost/v1"}, "private address"),
+        ({"url": "http://[::1]:9/v1"}, "private address"),
+        ({"url": "http://169.254.169.254/v1"}, "private address"),
+        ({"url": "http://1.1.1.1/v1", "api_key": "$SECRET"}, "environment"),
+        ({"url": "http://1.1.1.1/v1", "api_key": "${SECRET}"}, "environment"),
+        ({"url": "https://1.1.1.1/v1", "ca_file": "/etc/passwd"}, "file of the server"),
+        ({"url": "https://1.1.1.1/v1", "key_file": "/etc/passwd"}, "file of the server"),
+        ({"url": "ftp://1.1.1.1/"}, "scheme"),
+    ],
+)
+def test_a_submitted_flow_asks_for_nothing_of_the_operator_s(
+    config: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(SubmissionRefused, match=words):
+        Checker(Reach(())).check(submitted(**config))
+
+
+def test_a_well_behaved_flow_is_looked_through_once() -> None:
+    checker = Checker(Reach(()))
+    flow_ = submitted(url="http://model.example/v1", api_key="written")
+    checker.check(flow_)
+    checker.check(flow_)
+
+
+@pytest.mark.parametrize("host", ["127.1", "0x7f000001", "2130706433", "localhost"])
+async def test_a_name_is_judged_by_where_it_leads(host: str) -> None:
+    async with model_endpoint(Reply("leaked")) as endpoint:
+        port = endpoint.url.rsplit(":", 1)[1]
+        made = make_plan(
+            read_document(document(asking(url=f"http://{host}:{port}")), name="flow")
+        )
+        operator = ModelService({})
+        models = SubmittedModels(Reach(()), operator, ())
+        config = made.graph.nodes[1].component.llm_config  # type: ignore[attr-defined]
+        request = ModelRequest(model="m", messages=[Message("user", "hi")])
+        with pytest.raises(ModelUnreachable, match="not to be reached"):
+            await models.chat(config, request, on_text=None)
+        assert not endpoint.requests
+        allowed = SubmittedModels(Reach(["127.0.0.0/8", "::1"]), operator, ())
+        answer = await allowed.chat(config, request, on_text=None)
+        assert answer.content == "leaked"
+        # What a policy is configured with is the operator's.
+        trusted = SubmittedModels(Reach(()), operator, (config,))
+        assert await trusted.chat(config, request, on_text=None)
+        for each in (models, allowed, trusted, operator):
+            await each.aclose()
+
+
+async def test_a_server_keeps_submitted_flows_out_and_lets_its_own_in(
+    tmp_path: Path,
+) -> None:
+    flows = tmp_path / "flows"
+    flows.mkdir()
+    async with model_endpoint() as endpoint:
+        plain = asking(url=endpoint.url, api_key="$MODEL_KEY")
+        (flows / "ask.json").write_text(json.dumps(plain))
+
+        def talk() -> None:
+            variables = {"MODEL_KEY": "sesame-sesame"}
+            with server(tmp_path, "--flows-root", "flows", variables=variables) as served:
+                theirs = served.ask("POST", "/v1/runs", {"flow": plain})
+                assert (theirs.status, theirs.error[0]) == (400, "SubmissionRefused")
+                assert "sesame" not in theirs.body.decode()
+                open_ = asking(url=endpoint.url)
+                assert served.ask("POST", "/v1/validate", {"flow": open_}).status == 400
+                ours = served.ask("POST", "/v1/runs", {"flowPath": "ask.json"})
+                assert ours.status == 200, ours.body
+            with server(tmp_path, "--allow-net", "127.0.0.1") as served:
+                done = served.ask("POST", "/v1/runs", {"flow": asking(url=endpoint.url)})
+                assert done.status == 200, done.body
+
+        await trio.to_thread.run_sync(talk)
+        keys = [each.headers.get("authorization") for each in endpoint.requests]
+        assert keys == ["Bearer sesame-sesame", None]
