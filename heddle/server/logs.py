@@ -12,8 +12,9 @@ import os
 import sys
 import threading
 import time
-from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -22,10 +23,15 @@ if TYPE_CHECKING:
 MAX_WAITING: Final = 10_000
 """Lines that wait to be written; a burst of some thousand runs."""
 
+PAUSE: Final = 0.05
+"""Seconds between two writes. A thread that woke for every line would take turns with the
+loop for the interpreter, and cost each run more than the line does."""
+
 LAST_WORDS: Final = 1.0
 """Seconds that are taken at the end for what is left to write."""
 
 _STDERR: Final = 2
+_OURS: Final = ("timestamp", "level")
 
 
 class ServerLog(logging.Handler):
@@ -40,9 +46,9 @@ class ServerLog(logging.Handler):
         super().__init__(logging.INFO)
         self._json = json
         self._descriptor = descriptor
-        self._waiting: deque[dict[str, Any] | None] = deque()
+        self._waiting: SimpleQueue[dict[str, Any] | None] = SimpleQueue()
         self._dropped = 0
-        self._come = threading.Semaphore(0)
+        self._closing = threading.Event()
         self._thread = threading.Thread(target=self._write_all, name="log", daemon=True)
         self._thread.start()
 
@@ -50,12 +56,11 @@ class ServerLog(logging.Handler):
 
     def say(self, level: str, event: str, **fields: Any) -> None:
         """Log an event. Never waits."""
-        if len(self._waiting) >= MAX_WAITING:
+        if self._waiting.qsize() >= MAX_WAITING:
             self._dropped += 1
             return
         now = time.time()
-        self._waiting.append({"timestamp": now, "level": level, "event": event, **fields})
-        self._come.release()
+        self._waiting.put({"timestamp": now, "level": level, "event": event, **fields})
 
     def plugin(self, line: "PluginLine") -> None:
         """Log what a plugin printed."""
@@ -72,36 +77,33 @@ class ServerLog(logging.Handler):
     def close(self) -> None:
         """Write what is left, unless nobody takes it."""
         if self._thread.is_alive():
-            self._waiting.append(None)
-            self._come.release()
+            self._closing.set()
+            self._waiting.put(None)
             self._thread.join(LAST_WORDS)
         super().close()
 
     # In the thread
 
     def _write_all(self) -> None:
-        render = None
-        while True:
-            self._come.acquire()
-            fields = self._waiting.popleft()
-            if fields is None:
-                return
-            render = render or _renderer(json=self._json)
-            text = render(fields)
+        first = self._waiting.get()
+        render = _renderer(json=self._json)
+        while first is not None:
+            lines = [_rendered(render, first)]
+            last: dict[str, Any] | None = first
+            while last is not None and not self._waiting.empty():
+                last = self._waiting.get()
+                if last is not None:
+                    lines.append(_rendered(render, last))
             dropped, self._dropped = self._dropped, 0
             if dropped:
-                text += render(
-                    {
-                        "timestamp": time.time(),
-                        "level": "warning",
-                        "event": "log lines dropped",
-                        "count": dropped,
-                    }
-                )
-            if not self._write(text.encode(errors="backslashreplace")):
+                lines.append(render(_dropped(dropped)))
+            self._write("".join(lines).encode(errors="backslashreplace"))
+            if last is None:
                 return
+            self._closing.wait(PAUSE)
+            first = self._waiting.get()
 
-    def _write(self, data: bytes) -> bool:
+    def _write(self, data: bytes) -> None:
         view = memoryview(data)
         while view:
             try:
@@ -110,11 +112,29 @@ class ServerLog(logging.Handler):
                 time.sleep(0.05)
             except OSError:
                 # A full disk may have room again; a reader that is gone does not return.
-                return True
-        return True
+                return
 
 
-def _renderer(*, json: bool) -> Any:
+def _rendered(render: Callable[[dict[str, Any]], str], fields: dict[str, Any]) -> str:
+    """A line, also of what has none as it is: no line may end the log."""
+    try:
+        return render({**fields})
+    except Exception:  # noqa: BLE001  half a character, or a value of any type
+        return render(
+            {**fields, **{k: ascii(v) for k, v in fields.items() if k not in _OURS}}
+        )
+
+
+def _dropped(count: int) -> dict[str, Any]:
+    return {
+        "timestamp": time.time(),
+        "level": "warning",
+        "event": "log lines dropped",
+        "count": count,
+    }
+
+
+def _renderer(*, json: bool) -> Callable[[dict[str, Any]], str]:
     """What makes a line of an event's fields; loads structlog, which takes a while."""
     from structlog.processors import JSONRenderer, KeyValueRenderer
 

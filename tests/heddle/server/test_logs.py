@@ -1,0 +1,88 @@
+"""The log of a server: whole lines, in order, and nobody waits for it."""
+
+import json
+import logging
+import os
+import re
+import time
+
+import pytest
+
+from heddle.server.logs import MAX_WAITING, ServerLog
+from plugins_host.channel import PluginLine
+
+
+class Pipe:
+    """Where a log goes to; read when it is closed."""
+
+    def __init__(self) -> None:
+        self.reads, self.writes = os.pipe()
+
+    def text(self) -> str:
+        os.close(self.writes)
+        with os.fdopen(self.reads, "rb") as file:
+            return file.read().decode()
+
+
+def test_lines_come_in_order_and_whole() -> None:
+    pipe = Pipe()
+    log = ServerLog(json=False, descriptor=pipe.writes)
+    for n in range(300):
+        log.say("info", "run", n=n, flow="a b")
+    log.close()
+    lines = pipe.text().splitlines()
+    assert [re.sub(r"^\S+ ", "", line) for line in lines] == [
+        f"[info] run n={n} flow='a b'" for n in range(300)
+    ]
+    assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z ", lines[0])
+
+
+@pytest.mark.parametrize("json_", [True, False])
+def test_nothing_that_is_logged_can_forge_a_line(*, json_: bool) -> None:
+    pipe = Pipe()
+    log = ServerLog(json=json_, descriptor=pipe.writes)
+    log.say("info", "run", flow="x\n2026 [info] forged\x1b[31m\ud800")
+    log.plugin(PluginLine("gate", "stderr", "a\nb\x07"))
+    log.close()
+    text = pipe.text()
+    assert len(text.splitlines()) == 2
+    assert "\x1b" not in text
+    assert "\x07" not in text
+    if json_:
+        assert json.loads(text.splitlines()[1])["plugin"] == "gate"
+
+
+def test_python_s_logging_ends_up_here_with_its_traceback() -> None:
+    pipe = Pipe()
+    log = ServerLog(json=True, descriptor=pipe.writes)
+    logger = logging.getLogger("heddle.test")
+    logger.addHandler(log)
+    try:
+        try:
+            raise ValueError("deep")
+        except ValueError:
+            logger.exception("it broke")
+    finally:
+        logger.removeHandler(log)
+    log.close()
+    [line] = pipe.text().splitlines()
+    told = json.loads(line)
+    assert (told["event"], told["level"], told["logger"]) == (
+        "it broke",
+        "error",
+        "heddle.test",
+    )
+    assert "ValueError: deep" in told["traceback"]
+
+
+def test_who_nobody_reads_waits_for_nobody_and_counts_what_is_lost() -> None:
+    pipe = Pipe()
+    os.set_blocking(pipe.writes, False)
+    log = ServerLog(json=True, descriptor=pipe.writes)
+    began = time.monotonic()
+    for _ in range(3 * MAX_WAITING):
+        log.say("info", "run", text="x" * 50)
+    assert time.monotonic() - began < 30
+    log.close()
+    text = pipe.text()
+    assert 0 < len(text.splitlines()) < 3 * MAX_WAITING
