@@ -22,6 +22,7 @@ from plugins_host import Fault
 
 if TYPE_CHECKING:
     from heddle.engine.gate import Policies
+    from heddle.policy_counts import PolicyCounts
     from plugins_host import LoadedPlugins, Plugin, PluginLog
 
 REFUSED: Final = (
@@ -147,7 +148,12 @@ def _model(component_type: str, raw: Any) -> Component:
 
 @asynccontextmanager
 async def policies_of(
-    installed: Installed, *, log: "PluginLog", patience: float, start: bool = False
+    installed: Installed,
+    *,
+    log: "PluginLog",
+    patience: float,
+    start: bool = False,
+    watch: "PolicyCounts | None" = None,
 ) -> "AsyncIterator[Policies | None]":
     """The policies of an installation; None when there are none to be asked.
 
@@ -156,6 +162,7 @@ async def policies_of(
         log: Told what plugins print, and what heddle does to them.
         patience: The budget of silence of one question, in seconds.
         start: Start the processes now, as a server does.
+        watch: Counts what policies say.
 
     Raises:
         PluginNotStarted: With ``start``: one of them does not start.
@@ -173,6 +180,8 @@ async def policies_of(
         if isinstance(plugin.home, OutOfProcess) and plugin.home.program is not None
     ]
     async with Fleet(programs, log=log) as fleet:
+        if watch is not None:
+            watch.installed(fleet)
         if start:
             await fleet.start()
         askers = {
@@ -197,6 +206,7 @@ async def policies_of(
                     askers[each.plugin.name],
                 )
                 for each in installed.plugins.middleware
-            ]
+            ],
+            watch=watch,
         )
         yield Policies(chain, asked_by(chain), patience, installed.models)

@@ -29,6 +29,7 @@ from plugins_host import Fault
 if TYPE_CHECKING:
     from heddle.engine.gate import Policies
     from heddle.engine.run import Run
+    from heddle.policy_counts import PolicyCounts
     from heddle.services import ModelService
     from heddle.tools import Tools
     from plugins_host import PluginLine, PluginLog
@@ -287,6 +288,7 @@ async def open_engine(
     installed: Installed | None = None,
     plugin_log: "PluginLog | None" = None,
     start_plugins: bool = False,
+    watch: "PolicyCounts | None" = None,
 ) -> AsyncIterator[Engine]:
     """What any number of runs share, ended when the context is left.
 
@@ -295,6 +297,7 @@ async def open_engine(
         installed: From `install`; None to install what the options name.
         plugin_log: Told what plugins print; None to send it to Python's logging.
         start_plugins: Start their processes now rather than when they are first asked.
+        watch: Counts what policies say.
 
     Raises:
         Fault: The folder of tools or a plugin can't be used.
@@ -309,6 +312,7 @@ async def open_engine(
             log=plugin_log or log_plugin_line,
             patience=options.plugin_timeout,
             start=start_plugins,
+            watch=watch,
         ) as policies,
         open_models(os.environ) as models,
     ):

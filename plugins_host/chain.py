@@ -15,6 +15,7 @@ frame (`consult`), with the same outcome as one by one.
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from itertools import groupby
+from time import perf_counter
 from typing import Any, Final, Protocol, TypeAlias, TypeVar, assert_never
 
 import msgspec
@@ -54,6 +55,9 @@ PATIENCE: Final = 30.0
 
 CONSULT: Final = "consult"
 
+CONSENT: Final[Mapping[Half, str]] = {Half.BEFORE: "proceed", Half.AFTER: "pass"}
+"""The word with which a half lets things be."""
+
 
 class Asker(Protocol):
     """Who answers for a plugin: a process of its own, or handlers in heddle's."""
@@ -86,6 +90,20 @@ class Asker(Protocol):
         Raises:
             Fault: There is no answer.
         """
+        ...
+
+
+class Watch(Protocol):
+    """Whoever counts what policies say. Called in passing: must neither wait nor raise."""
+
+    def answered(
+        self, seam: Seam, half: Half, components: Sequence[str], action: str, seconds: float
+    ) -> None:
+        """These said ``action``; the frame in which they did took so long."""
+        ...
+
+    def failed(self, seam: Seam, half: Half, component: str) -> None:
+        """This one did not do its part."""
         ...
 
 
@@ -299,10 +317,12 @@ _NOWHERE: Final = _Place((), (), True)
 class Chain:
     """The middleware of a run, compiled: who is asked at which half.
 
-    It keeps nothing of a run, which all comes with `Asking`: runs may share it.
+    It keeps nothing of a run, which all comes with `Asking`: runs may share it. ``watch``
+    is told of every answer, also of those of runs that it knows nothing about.
     """
 
-    def __init__(self, links: Sequence[Link]) -> None:
+    def __init__(self, links: Sequence[Link], *, watch: Watch | None = None) -> None:
+        self._watch = watch
         self._places: Final[Mapping[Half, Mapping[Seam, _Place]]] = {
             half: dict(_places(links, half)) for half in Half
         }
@@ -329,7 +349,9 @@ class Chain:
             MiddlewareFailure: A policy failed.
         """
         place = self._before.get(seam, _NOWHERE)
-        walk = _Walk(seam, Half.BEFORE, subject, asking, place, given, None)
+        walk = _Walk(
+            seam, Half.BEFORE, subject, asking, place, given, None, watch=self._watch
+        )
         return _ask_all(walk, _weigh_before, _proceeded)
 
     def after(
@@ -354,7 +376,9 @@ class Chain:
             MiddlewareFailure: A policy failed.
         """
         place = self._after.get(seam, _NOWHERE)
-        walk = _Walk(seam, Half.AFTER, subject, asking, place, given, outcome)
+        walk = _Walk(
+            seam, Half.AFTER, subject, asking, place, given, outcome, watch=self._watch
+        )
         return _ask_all(walk, _weigh_after, _passed)
 
 
@@ -365,6 +389,8 @@ async def _ask_all(
 ) -> _T:
     """Walk the chain until something settles it."""
     asking = walk.asking
+    watch = walk.watch
+    began = 0.0
     for stretch in walk.place.stretches:
         links = stretch.links
         together = False
@@ -377,6 +403,8 @@ async def _ask_all(
         while done < len(links):
             question = (stretch.together if together else stretch.alone)[done]
             asked = question.components
+            if watch is not None:
+                began = perf_counter()
             try:
                 answer = await stretch.asker.request(
                     question.verb,
@@ -389,6 +417,8 @@ async def _ask_all(
                 raise walk.unanswered(links[done], asked, error) from error
             if type(answer) is Raw and bytes(answer) in question.consents:
                 done += len(asked)
+                if watch is not None:
+                    walk.tell(watch, asked, CONSENT[walk.half], began)
                 continue
             answers = [answer]
             if len(asked) > 1:
@@ -398,6 +428,9 @@ async def _ask_all(
                 link = links[done]
                 done += 1
                 verdict = walk.read(link, said)
+                if watch is not None:
+                    tag = str(verdict.__struct_config__.tag)
+                    walk.tell(watch, (link.component_type,), tag, began)
                 settled = weigh(walk, link, verdict)
                 if settled is not None:
                     if said is not answers[-1]:
@@ -462,6 +495,7 @@ class _Walk(Struct, eq=False):
     given: Payload
     outcome: Outcome | None
     text: bytes = b""
+    watch: Watch | None = None
 
     # --- asking -------------------------------------------------------------------------
 
@@ -614,9 +648,18 @@ class _Walk(Struct, eq=False):
             return f"the model call of {node}"
         return node
 
+    def tell(
+        self, watch: Watch, components: Sequence[str], action: str, began: float
+    ) -> None:
+        """Tell whoever counts what was said."""
+        seconds = perf_counter() - began
+        watch.answered(self.seam, self.half, components, action, seconds)
+
     def failure(self, link: Link, cause: Fault, names: str = "") -> MiddlewareFailure:
         """A link did not do its part."""
         outcome = self.outcome
+        if self.watch is not None:
+            self.watch.failed(self.seam, self.half, link.component_type)
         return MiddlewareFailure(
             names or link.component_type,
             link.plugin,

@@ -6,12 +6,20 @@ nothing beyond the counting.
 
 import resource
 from collections.abc import Iterator
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector, CollectorRegistry
+
+from heddle.policy_counts import BUCKETS, PolicyCounts
 
 if TYPE_CHECKING:
     from heddle.server.service import Service
@@ -48,6 +56,53 @@ class ServerCollector(Collector):
             yield GaugeMetricFamily(name, text, value)
         for name, text, value in counters:
             yield CounterMetricFamily(name, text, value)
+        yield from policies(self._service.counts)
+        yield from processes(self._service.counts)
+
+
+PLACE: Final = ("seam", "half", "middleware")
+
+
+def policies(counts: PolicyCounts) -> Iterator[Metric]:
+    """What policies said, by seam, half and middleware."""
+    consultations = CounterMetricFamily(
+        "heddle_consultations", "Questions put to a middleware", labels=PLACE
+    )
+    verdicts = CounterMetricFamily(
+        "heddle_verdicts", "What it decided", labels=(*PLACE, "verdict")
+    )
+    failures = CounterMetricFamily(
+        "heddle_middleware_failures", "Times that it did not do its part", labels=PLACE
+    )
+    latency = HistogramMetricFamily(
+        "heddle_consultation_seconds", "How long its answers took", labels=PLACE
+    )
+    for (seam, half, component), tally in counts.tallies.items():
+        place = (seam.value, half.value, component)
+        consultations.add_metric(place, tally.consultations)
+        failures.add_metric(place, tally.failures)
+        for action, count in tally.actions.items():
+            verdicts.add_metric((*place, action), count)
+        bounds = [*(str(each) for each in BUCKETS), "+Inf"]
+        so_far = accumulate(tally.buckets)
+        latency.add_metric(
+            place, list(zip(bounds, so_far, strict=True)), sum_value=tally.seconds
+        )
+    yield from (consultations, verdicts, failures, latency)
+
+
+def processes(counts: PolicyCounts) -> Iterator[Metric]:
+    """How often the processes of plugins were started again, and for what."""
+    restarts = CounterMetricFamily(
+        "heddle_plugin_restarts", "Processes after the first one", labels=("plugin",)
+    )
+    retired = CounterMetricFamily(
+        "heddle_plugin_retired", "Processes that did not stop when told", labels=("plugin",)
+    )
+    for name, plugin in counts.plugins.items():
+        restarts.add_metric((name,), max(0, plugin.counts.started - 1))
+        retired.add_metric((name,), plugin.counts.retired)
+    yield from (restarts, retired)
 
 
 def exposition(service: "Service") -> bytes:

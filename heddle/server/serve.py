@@ -21,6 +21,7 @@ from heddle import launch
 from heddle.engine.faults import RunFailed
 from heddle.installation import Installed
 from heddle.launch import RunOptions
+from heddle.policy_counts import PolicyCounts
 from heddle.server.egress import Checker, Reach, SubmittedModels
 from heddle.server.endings import Completed, concealing
 from heddle.server.http import Limits, Listener, Refusal, Request, Server
@@ -88,6 +89,7 @@ async def open_service(loaded: Loaded, log: ServerLog) -> AsyncIterator[Service]
     """
     settings, installed = loaded.settings, loaded.installed
     async with AsyncExitStack() as stack:
+        counts = PolicyCounts()
         operator = ModelService(os.environ)
         stack.push_async_callback(operator.aclose)
         reach = Reach(settings.allow_net)
@@ -99,6 +101,7 @@ async def open_service(loaded: Loaded, log: ServerLog) -> AsyncIterator[Service]
                 installed=installed,
                 plugin_log=log.plugin,
                 start_plugins=True,
+                watch=counts,
             )
         )
         engines = Engines(
@@ -126,6 +129,7 @@ async def open_service(loaded: Loaded, log: ServerLog) -> AsyncIterator[Service]
             runs=runs,
             conceal=conceal,
             pulse=pulse,
+            counts=counts,
             facts=_facts(loaded, engine),
         )
 

@@ -9,6 +9,7 @@ import trio
 from heddle.events import Event
 from heddle.installation import Installed
 from heddle.launch import Engine, Prepared
+from heddle.policy_counts import PolicyCounts
 from heddle.server.endings import Conceal
 from heddle.server.flows_root import FlowsRoot
 from heddle.server.runs import RunHandle, Runs, Work
@@ -71,6 +72,7 @@ class Service:
         runs: Runs,
         conceal: Conceal,
         pulse: Pulse,
+        counts: PolicyCounts,
         facts: Mapping[str, Any],
     ) -> None:
         self.settings = settings
@@ -79,6 +81,7 @@ class Service:
         self.runs = runs
         self.conceal = conceal
         self.pulse = pulse
+        self.counts = counts
         self.facts = facts
         self.draining = trio.Event()
         self.sockets = 0

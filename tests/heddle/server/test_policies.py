@@ -177,6 +177,31 @@ def test_a_killed_process_fails_what_it_was_asked_and_the_next_works(
     assert len(plugins(served)) == 1
 
 
+def test_what_policies_said_is_counted(served: Served, tmp_path: Path) -> None:
+    for _ in range(3):
+        run(served, a=1)
+    run(served, refuse=True)
+    [plugin] = plugins(served)
+    mark = tmp_path / "asked"
+    asked = Asked(served, {"pause": 30, "mark": str(mark)})
+    served.until(mark.exists)
+    os.kill(plugin, signal.SIGKILL)
+    asked.done()
+    run(served, a=1)
+    text = served.ask("GET", "/metrics").body.decode()
+    values = dict(
+        line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#")
+    )
+    place = 'half="before",middleware="Gate",seam="node"'
+    assert values[f"heddle_consultations_total{{{place}}}"] == "10.0"
+    assert values[f'heddle_verdicts_total{{{place},verdict="proceed"}}'] == "8.0"
+    assert values[f'heddle_verdicts_total{{{place},verdict="reject"}}'] == "1.0"
+    assert values[f"heddle_middleware_failures_total{{{place}}}"] == "1.0"
+    count = values[f"heddle_consultation_seconds_count{{{place}}}"]
+    assert count == "9.0"
+    assert values['heddle_plugin_restarts_total{plugin="gate"}'] == "1.0"
+
+
 def test_a_drain_waits_for_a_policy_that_is_busy(served: Served, tmp_path: Path) -> None:
     mark = tmp_path / "asked"
     asked = Asked(served, {"pause": 1, "mark": str(mark), "a": 1})
