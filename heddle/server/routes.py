@@ -128,10 +128,11 @@ class Front:
         """The answer as a page of its origin may read it."""
         headers = request.headers
         more: HeaderPairs = ()
-        origin = headers.get("origin") if self._origins else None
         if self._origins:
             more = (("Vary", "Origin"),)
-            if origin is not None and (origin in self._origins or "*" in self._origins):
+            # Never an echo of what the client sent, which may be no header's value.
+            origin = "*" if "*" in self._origins else headers.get("origin")
+            if origin is not None and origin in self._origins:
                 more += (
                     ("Access-Control-Allow-Origin", origin),
                     ("Access-Control-Expose-Headers", SHOWN_HEADERS),

@@ -146,7 +146,7 @@ def test_a_cancelled_run_takes_no_other_with_it(served: Served, tmp_path: Path) 
             b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
         )
         served.until(mark.exists)
-        beside = Asked(served, {"pause": 2, "mark": str(other), "who": "b"})
+        beside = Asked(served, {"pause": 1.5, "mark": str(other), "who": "b"})
         served.until(other.exists)
         left = time.monotonic()
     served.until(
@@ -204,7 +204,7 @@ def test_what_policies_said_is_counted(served: Served, tmp_path: Path) -> None:
 
 def test_a_drain_waits_for_a_policy_that_is_busy(served: Served, tmp_path: Path) -> None:
     mark = tmp_path / "asked"
-    asked = Asked(served, {"pause": 1, "mark": str(mark), "a": 1})
+    asked = Asked(served, {"pause": 0.5, "mark": str(mark), "a": 1})
     served.until(mark.exists)
     served.signal()
     [answer] = asked.done()
