@@ -5,10 +5,20 @@ before anything else happens. Should that take longer than `PATIENCE`, the next 
 ends the process on the spot.
 """
 
+import math
 import os
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
-from contextlib import AbstractContextManager, nullcontext
+import time
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+)
+from contextlib import contextmanager
+from types import FrameType
 from typing import Final, Generic, TypeVar
 
 import trio
@@ -101,22 +111,43 @@ class Session(Generic[Result]):
         return self._reason is None or late
 
     async def _watch(self, arrivals: AsyncIterator[int]) -> None:
-        asked = float("inf")
+        heard = False
+        # To the end: trio sends those again that nobody took.
         async for number in arrivals:
-            now = trio.current_time()
-            if now > asked + PATIENCE:
-                os._exit(128 + number)
-            if now < asked:
-                asked = now
+            if not heard:
+                heard = True
+                now = trio.current_time()
                 self._emptying.deadline = now + PATIENCE / 2 + LAST_WORDS
                 self.stop(INTERRUPTIONS[number]())
 
 
-def arriving(
-    signals: Collection[int],
-) -> AbstractContextManager[AsyncIterator[int] | None]:
-    """The signals as they arrive; None when there are none to watch."""
-    return trio.open_signal_receiver(*signals) if signals else nullcontext()
+@contextmanager
+def arriving(signals: Collection[int]) -> Iterator[AsyncIterator[int] | None]:
+    """The signals as they arrive; None when there are none to watch.
+
+    One that comes `PATIENCE` after the first ends the process where it arrives, for the
+    loop may be what hangs: in a policy inside heddle that never returns.
+    """
+    if not signals:
+        yield None
+        return
+    with trio.open_signal_receiver(*signals) as arrivals:
+        receivers = {each: signal.getsignal(each) for each in signals}
+        asked = math.inf
+
+        def arrived(number: int, frame: FrameType | None) -> None:
+            nonlocal asked
+            now = time.monotonic()
+            if now > asked + PATIENCE:
+                os._exit(128 + number)
+            asked = min(asked, now)
+            receive = receivers[number]
+            assert callable(receive)
+            receive(number, frame)
+
+        for each in signals:
+            signal.signal(each, arrived)
+        yield arrivals
 
 
 def heeded() -> list[int]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from heddle.cli.session import PATIENCE
 from tests.heddle.cli.conftest import (
     COMMAND,
     WriteFlow,
@@ -128,6 +129,34 @@ def test_an_ignored_signal_stays_ignored(
     ready.unlink()
     assert process.communicate(timeout=60)[0] == b"{}\n"
     assert process.returncode == 0
+
+
+def test_a_second_signal_ends_a_run_that_a_policy_inside_heddle_holds_up(
+    flow: WriteFlow, tmp_path: Path, ready: Path
+) -> None:
+    (tmp_path / "stuck.py").write_text(
+        f"""
+import pathlib, time
+manifest = {{
+    "name": "stuck", "version": "1",
+    "components": [
+        {{"componentType": "S", "kind": "middleware", "seams": {{"node": ["before"]}}}}
+    ],
+}}
+
+def before(event, ctx):
+    pathlib.Path({str(ready)!r}).write_text('up')
+    time.sleep(600)
+
+handlers = {{"S": {{"node": {{"before": before}}}}}}
+"""
+    )
+    with running(tmp_path, "run", flow(), "--plugin", "stuck.py", ready=ready) as process:
+        process.send_signal(signal.SIGINT)
+        time.sleep(PATIENCE + 0.5)
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        assert process.wait(SOON) == 130
 
 
 def test_a_signal_before_the_run_begins_ends_the_command(
