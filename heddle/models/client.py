@@ -313,11 +313,14 @@ class _Call:
                     error.status, error.message, where=where, strike=strike
                 )
             case UnreadableAnswer(retryable=retryable):
-                pass
+                fix = "" if retryable else NOT_A_MODEL
             case _:
-                retryable = False
+                fix, retryable = "", False
         return ModelProtocolError(
-            shorten(strike(str(error))), where=where, retryable=retryable
+            shorten(strike(str(error))),
+            where=where,
+            fix=fix,
+            retryable=retryable,
         )
 
     def _timed_out(self) -> ModelTimedOut:
@@ -469,6 +472,7 @@ class _Call:
         return response
 
 
+NOT_A_MODEL: Final = "Check the url: it should lead to an endpoint like OpenAI's."
 _CONNECTION: Final = "a connection"
 _FIRST_BYTE: Final = "the first byte of the answer"
 _NEXT: Final = "the next piece of the answer"

@@ -303,7 +303,9 @@ async def test_a_page_instead_of_an_answer_is_no_answer(streamed: bool) -> None:
     error = await error_of(reply, streamed=streamed)
 
     assert type(error) is ModelProtocolError
-    assert "the answer is an HTML page titled 'Log in', not JSON" in str(error)
+    assert "the answer is an HTML page titled 'Log in', not JSON. Check the url" in str(
+        error
+    )
 
 
 async def test_an_encoding_that_was_not_asked_for_is_refused() -> None:
