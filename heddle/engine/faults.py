@@ -26,6 +26,10 @@ class NodeFailed(RunFailed):
         )
 
 
+class StartRefused(NodeFailed, InputsRefused):
+    """The StartNode found that the run's inputs are not what the flow declares."""
+
+
 class LimitReached(RunFailed):
     """The run used up one of its limits; ``flag`` is the option that moves it."""
 

@@ -408,15 +408,15 @@ class ConsultationServices:
                 fix=f"Give it one with --plugin-config {component_type}=….",
             )
         models = self._context.services.models
-        whole = msgspec.structs.replace(request, model=getattr(llm, "model_id", ""))
         defaults = {
             name: value
             for name, value in models.defaults(llm).items()
-            if not getattr(request, name)
+            if getattr(request, name) in (None, {})
         }
-        response = await models.chat(
-            llm, msgspec.structs.replace(whole, **defaults), on_text=None
+        whole = msgspec.structs.replace(
+            request, model=getattr(llm, "model_id", ""), **defaults
         )
+        response = await models.chat(llm, whole, on_text=None)
         self._context.spend(response.usage)
         return response
 

@@ -130,6 +130,7 @@ class _Compiler:
             self._check_reach(starts[0])
             self._check_inputs(starts[0])
         self._check_results()
+        self._check_ends()
         if self.problems:
             raise DocumentError(self.problems, name=self.name)
         start = self.flow.nodes[starts[0]]
@@ -427,6 +428,23 @@ class _Compiler:
             for node, shape in zip(self.flow.nodes, self.shapes, strict=True):
                 if isinstance(node, EndNode):
                     self._check_result(output, node, shape)
+
+    def _check_ends(self) -> None:
+        """What two EndNodes return under one name is of one type."""
+        first: dict[str, tuple[EndNode, Property]] = {}
+        for node, shape in zip(self.flow.nodes, self.shapes, strict=True):
+            if not isinstance(node, EndNode):
+                continue
+            for output in shape.inputs:
+                other, known = first.setdefault(output.title, (node, output))
+                if typed((known,)) != typed((output,)):
+                    self._problem(
+                        node,
+                        f"EndNode {node.name!r} returns {output.title!r} as "
+                        f"{type_text(output.schema)}, and {other.name!r} returns it as "
+                        f"{type_text(known.schema)}",
+                        "Declare one type for a name, or use two names.",
+                    )
 
     def _check_result(self, output: Property, end: EndNode, shape: Shape) -> None:
         returned = next((p for p in shape.inputs if p.title == output.title), None)

@@ -4,12 +4,12 @@ modelCall.before once ──▶ attempt 1 ──▶ modelCall.after ──retry�
                   └──replace──▶ the answer; nothing is sent, nothing comes after
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from heddle.engine.decisions import Substitute
 from heddle.engine.faults import EngineFault
 from heddle.engine.work import NodeContext
-from heddle.events import TokenDelta, TokensDiscarded
 from heddle.spec import Component
 from plugins_host import Fault, Message, ModelRequest, ModelResponse, ToolDefinition
 
@@ -18,6 +18,13 @@ if TYPE_CHECKING:
 
 MAX_ATTEMPTS: Final = 3
 """Requests for one model call. A ceiling that a policy could raise would be none."""
+
+
+CUT_SHORT: Final[Mapping[str, str]] = {
+    "length": "it reached the largest number of tokens (max_tokens)",
+    "content_filter": "the provider's filter took a part away",
+}
+"""Finish reasons of answers that are used and that somebody should know about."""
 
 
 async def call_model(
@@ -49,52 +56,57 @@ async def call_model(
         response_schema=schema,
         **context.services.models.defaults(llm),
     )
-    text = _Text(context)
     gate = context.run.gate
     if gate is not None and gate.asked.model_before:
         decided = await gate.model_before(context, request, MAX_ATTEMPTS)
         if isinstance(decided, Substitute):
-            return text.instead(decided.value)
+            return _instead(context, decided.value)
         request = decided
     if gate is None or not gate.asked.model_after:
-        response = await _attempt(context, llm, request, text)
+        response = await _attempt(context, llm, request)
         if isinstance(response, Fault):
             raise response
         return response
-    return await _attempts(context, gate, llm, request, text)
+    return await _attempts(context, gate, llm, request)
 
 
 async def _attempts(
-    context: NodeContext, gate: "Gate", llm: Component, request: ModelRequest, text: "_Text"
+    context: NodeContext, gate: "Gate", llm: Component, request: ModelRequest
 ) -> ModelResponse:
     """Send the request until an outcome stands; the last attempt's always does."""
+    before = context.shown_text
     for attempt in range(1, MAX_ATTEMPTS + 1):
-        outcome = await _attempt(context, llm, request, text)
+        outcome = await _attempt(context, llm, request)
         decided = await gate.model_after(context, outcome, attempt, MAX_ATTEMPTS)
         if decided is None:
             if isinstance(outcome, Fault):
                 raise outcome
             return outcome
-        text.discard()
+        context.discard_text(before)
         if isinstance(decided, Substitute):
-            return text.instead(decided.value)
+            return _instead(context, decided.value)
         await _wait(decided.delay)
     raise AssertionError("the chain grants no retry of the last attempt")
 
 
 async def _attempt(
-    context: NodeContext, llm: Component, request: ModelRequest, text: "_Text"
+    context: NodeContext, llm: Component, request: ModelRequest
 ) -> ModelResponse | Fault:
     """Send the request once; what came of it, with its tokens counted."""
     try:
         response = await context.services.models.chat(
-            llm, request, on_text=text.add if context.services.stream else None
+            llm, request, on_text=context.show_text if context.services.stream else None
         )
     except Fault as fault:
         return fault
     except Exception as bug:  # noqa: BLE001  told as one, to policies too
         return EngineFault.of(bug)
     context.spend(response.usage)
+    if response.finish_reason in CUT_SHORT:
+        context.warn(
+            f"node {context.name!r}: the model's answer is not whole: "
+            f"{CUT_SHORT[response.finish_reason]}"
+        )
     return response
 
 
@@ -104,28 +116,8 @@ async def _wait(seconds: float) -> None:
     await trio.sleep(seconds)
 
 
-class _Text:
-    """The text of one model call as stream readers see it."""
-
-    __slots__ = ("_characters", "_context")
-
-    def __init__(self, context: NodeContext) -> None:
-        self._context = context
-        self._characters = 0
-
-    def add(self, piece: str) -> None:
-        """Show a piece as it arrives."""
-        self._characters += len(piece)
-        self._context.report(TokenDelta(self._context.name, piece))
-
-    def discard(self) -> None:
-        """Have readers take away what they were shown of this call, if anything."""
-        if self._characters:
-            self._context.report(TokensDiscarded(self._context.name, self._characters))
-            self._characters = 0
-
-    def instead(self, response: ModelResponse) -> ModelResponse:
-        """An answer that no model gave, shown as if one had."""
-        if self._context.services.stream and response.content:
-            self.add(response.content)
-        return response
+def _instead(context: NodeContext, response: ModelResponse) -> ModelResponse:
+    """An answer that no model gave, shown as if one had."""
+    if context.services.stream and response.content:
+        context.show_text(response.content)
+    return response

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import trio
 
 from heddle.engine.decisions import Again, Substitute
-from heddle.engine.faults import EngineFault, NodeFailed, RunFailed, RunTimedOut, describe
+from heddle.engine.faults import (
+    EngineFault,
+    InputMismatch,
+    InputMissing,
+    NodeFailed,
+    RunFailed,
+    RunTimedOut,
+    StartRefused,
+    describe,
+)
 from heddle.engine.graph import GraphNode
 from heddle.engine.plan import Plan
 from heddle.engine.state import Ran, State, declared_outputs, node_input, start_state
@@ -128,15 +137,21 @@ class Run:
                 reason = refused.reason if isinstance(refused, RetryRefused) else None
                 decided = await gate.node_error(context, settled, reason)
                 if isinstance(decided, Again):
+                    context.discard_text()
                     return decided
                 if isinstance(decided, Substitute):
                     settled = _Settled(decided.value, None, decided.by)
         if gate is not None and gate.asked.node_after:
             settled = await self._after(gate, context, settled)
         if isinstance(settled, Fault):
-            raise NodeFailed(settled, node_name=context.name, node_type=context.type) from (
-                settled
-            )
+            is_start = context.node.index == self._plan.graph.start
+            of_inputs = is_start and isinstance(settled, InputMissing | InputMismatch)
+            ended = StartRefused if of_inputs else NodeFailed
+            raise ended(
+                settled, node_name=context.name, node_type=context.type
+            ) from settled
+        if settled.replaced_by is not None:
+            context.discard_text()
         return settled
 
     async def _begin_and_work(self, context: NodeContext) -> "_Settled | Fault":

@@ -134,7 +134,8 @@ def check_inputs(declared: Properties, given: State) -> State:
         raise InputMissing(
             f"the flow needs {'inputs' if len(missing) > 1 else 'input'} {listed}, which "
             f"{'were' if len(missing) > 1 else 'was'} not given{also}",
-            fix="Pass them with --input, or give them a default in the flow.",
+            fix="Pass them as inputs (--input on the command line), or give them a "
+            "default in the flow.",
         )
     if wrong:
         raise InputMismatch(

@@ -41,14 +41,16 @@ class FakeModels:
         self,
         answers: Iterable[Answer]
         | Callable[[ModelRequest], Answer | Awaitable[Answer]] = (),
+        defaults: Mapping[str, Any] | None = None,
     ) -> None:
         self._answer = answers if callable(answers) else None
         self._answers = iter(()) if callable(answers) else iter(answers)
+        self._defaults = defaults or {}
         self.requests: list[ModelRequest] = []
 
     def defaults(self, llm: Component) -> Mapping[str, Any]:
-        """No generation parameters."""
-        return {}
+        """The generation parameters that it was made with."""
+        return self._defaults
 
     async def chat(
         self,
@@ -141,6 +143,7 @@ def policies(
     *middleware: tuple[str, Mapping[str, Mapping[str, Any]]],
     settings: Mapping[str, Any] | None = None,
     patience: float = 30.0,
+    models: Mapping[str, Component] | None = None,
 ) -> Policies:
     """Policies made of functions, asked in this order, each in a plugin of its own name.
 
@@ -150,6 +153,7 @@ def policies(
         middleware: Names, and handlers by seam and half.
         settings: Settings by name.
         patience: Seconds that one question may take.
+        models: LLM configurations by name.
     """
     links = [
         Link(
@@ -170,4 +174,4 @@ def policies(
         for name, seams in middleware
     ]
     chain = Chain(links)
-    return Policies(chain, asked_by(chain), patience)
+    return Policies(chain, asked_by(chain), patience, models or {})

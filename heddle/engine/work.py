@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from heddle.engine.graph import GraphNode
 from heddle.engine.state import State
-from heddle.events import Event, Warned
+from heddle.events import Event, TokenDelta, TokensDiscarded, Warned
 from heddle.spec import Component
 from plugins_host import ModelRequest, ModelResponse, Usage
 
@@ -107,7 +107,7 @@ class RunContext:
 class NodeContext:
     """One execution of one node: who it is and what it may use."""
 
-    __slots__ = ("attempt", "name", "node", "run", "services", "type", "usage")
+    __slots__ = ("_shown", "attempt", "name", "node", "run", "services", "type", "usage")
 
     def __init__(self, node: GraphNode, attempt: int, run: RunContext) -> None:
         self.node = node
@@ -117,10 +117,27 @@ class NodeContext:
         self.run = run
         self.services = run.services
         self.usage: Usage | None = None
+        self._shown = 0
 
     def report(self, event: Event) -> None:
         """Add an event to the run's stream."""
         self.services.report(event)
+
+    def show_text(self, piece: str) -> None:
+        """Let readers see a piece of a model's text as it arrives."""
+        self._shown += len(piece)
+        self.services.report(TokenDelta(self.name, piece))
+
+    @property
+    def shown_text(self) -> int:
+        """How many characters of this execution's text readers have before them."""
+        return self._shown
+
+    def discard_text(self, keep: int = 0) -> None:
+        """Have readers take away what they were shown, all but the first ``keep``."""
+        if self._shown > keep:
+            self.services.report(TokensDiscarded(self.name, self._shown - keep))
+            self._shown = keep
 
     def warn(self, message: str) -> None:
         """Report a warning about this node."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from heddle.engine.faults import OutputMismatch
-from heddle.engine.graph import Graph, GraphNode
+from heddle.engine.graph import RESERVED, Graph, GraphNode
 from heddle.engine.shapes import Properties
 from heddle.engine.state import State, declared_outputs, output_value
 from heddle.engine.tool_calls import unconfirmed
@@ -39,14 +39,16 @@ def tool(node: GraphNode, graph: Graph) -> Waiting:
 def shape_output(declared: Properties, found: Mapping[str, Any], *, of: str) -> State:
     """A tool's JSON object as the outputs it declares.
 
-    None declared: the object itself. Several: by title. One: what the tool returned is
-    that output, whether it wrote it bare or under its title.
+    None declared: the object itself, less the names that are heddle's own. Several: by
+    title. One: what the tool returned is that output, bare or under its title.
 
     Raises:
         OutputMismatch: An output is missing without a default, or is of another type.
     """
-    if len(declared) != 1:
-        return declared_outputs(declared, found, of=of) if declared else dict(found)
+    if not declared:
+        return {key: found[key] for key in found if not key.startswith(RESERVED)}
+    if len(declared) > 1:
+        return declared_outputs(declared, found, of=of)
     only = declared[0]
     kind = only.schema.get("type")
     titled = only.title in found and (len(found) == 1 or kind != "object")

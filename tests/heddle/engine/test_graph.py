@@ -151,6 +151,19 @@ CASES: dict[str, tuple[Callable[[], Plain], str]] = {
         lambda: chain(start(), end(outputs=[prop("a")]), outputs=[prop("b")]),
         "the flow declares output 'b', and EndNode 'end' does not return it",
     ),
+    "one output of two types": (
+        lambda: flow(
+            [
+                start(),
+                branching("pick", {"1": "one"}),
+                end(outputs=[prop("x", "string")]),
+                end("other", outputs=[prop("x", "integer")]),
+            ],
+            ["start", "pick"],
+            [edge("pick", "end", "one"), edge("pick", "other", "default")],
+        ),
+        "EndNode 'other' returns 'x' as integer, and 'end' returns it as string",
+    ),
     "a node type that does not run yet": (
         lambda: chain(start(), component("OutputMessageNode", "say", message="hi"), end()),
         "is of type OutputMessageNode, which this version of heddle reads and does not run "

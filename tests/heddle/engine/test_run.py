@@ -225,6 +225,14 @@ async def test_all_missing_and_wrong_inputs_are_told_at_once() -> None:
         caught.value
     )
     assert "--input" in str(caught.value)
+    assert isinstance(caught.value, InputsRefused)
+
+
+async def test_a_mismatch_at_a_later_node_is_not_the_fault_of_the_runs_inputs() -> None:
+    plain = chain(start(), tool("t", inputs=[prop("n", "integer")]), end())
+    with pytest.raises(NodeFailed) as caught:
+        await run_document(plain, {"n": "x"}, tools={"t": lambda **given: {}})
+    assert not isinstance(caught.value, InputsRefused)
 
 
 async def test_a_start_node_that_lists_only_outputs_documents() -> None:
@@ -386,6 +394,7 @@ SINGLE = [
     ([prop("p"), prop("q", "integer", default=7)], {"p": "P"}, {"p": "P", "q": 7}),
     ([prop("n", "number")], {"n": 2}, {"n": 2.0}),
     ([], {"any": "thing"}, {"any": "thing"}),
+    ([], {"any": "thing", "_chat_history": []}, {"any": "thing"}),
 ]
 
 
@@ -564,6 +573,18 @@ async def test_an_unknown_placeholder_stays_and_is_a_warning_once() -> None:
             "ask",
         )
     ]
+
+
+async def test_an_answer_that_was_cut_off_is_used_with_a_warning() -> None:
+    _, events = await run_document(
+        chain(start(), llm("ask", "go"), end(), shared=[model()]),
+        models=FakeModels([ModelResponse("Once upon", "length")]),
+    )
+    (warning,) = [event.message for event in events if isinstance(event, Warned)]
+    assert warning == (
+        "node 'ask': the model's answer is not whole: it reached the largest number of "
+        "tokens (max_tokens)"
+    )
 
 
 async def test_the_tokens_of_all_model_calls_are_added_up_where_they_are_known() -> None:

@@ -27,6 +27,7 @@ from heddle.engine.testing import FakeModels, FakeTools, policies, run_document
 from heddle.engine.walk import Limits
 from heddle.events import (
     Event,
+    FlowCompleted,
     NodeCompleted,
     NodeStarted,
     PluginEmitted,
@@ -38,6 +39,7 @@ from heddle.events import (
     Warned,
 )
 from heddle.events import NodeFailed as NodeFailedEvent
+from heddle.spec import OpenAiCompatibleConfig
 from plugins_host import Fault
 from plugins_host.conversation import Message, ModelRequest, ModelResponse, ToolCall, Usage
 from plugins_host.seams import SEAMS
@@ -848,15 +850,6 @@ async def test_before_is_asked_once_for_all_attempts() -> None:
 
 
 async def test_abandoned_text_is_taken_back_before_the_next_attempt_begins() -> None:
-    class Breaking(FakeModels):
-        async def chat(self, llm: Any, request: Any, *, on_text: Any) -> ModelResponse:
-            self.requests.append(request)
-            if len(self.requests) == 1:
-                on_text("Hel")
-                raise Busy("the stream broke")
-            on_text("Hello")
-            return ModelResponse("Hello")
-
     _, events = await run_document(
         ASK,
         models=Breaking(),
@@ -869,6 +862,24 @@ async def test_abandoned_text_is_taken_back_before_the_next_attempt_begins() -> 
         ),
         stream=True,
     )
+    assert shown_text(events) == "Hello"
+    assert TokensDiscarded("ask", 3) in events
+
+
+class Breaking(FakeModels):
+    """Streams "Hel" and breaks off, then streams "Hello"."""
+
+    async def chat(self, llm: Any, request: Any, *, on_text: Any) -> ModelResponse:
+        self.requests.append(request)
+        if len(self.requests) == 1:
+            on_text("Hel")
+            raise Busy("the stream broke")
+        on_text("Hello")
+        return ModelResponse("Hello")
+
+
+def shown_text(events: list[Event]) -> str:
+    """What a client shows that takes back what it is told to take back."""
     shown = ""
     for event in events:
         match event:
@@ -878,8 +889,57 @@ async def test_abandoned_text_is_taken_back_before_the_next_attempt_begins() -> 
                 shown = shown[:-characters]
             case _:
                 pass
-    assert shown == "Hello"
-    assert TokensDiscarded("ask", 3) in events
+    return shown
+
+
+async def test_abandoned_text_is_taken_back_when_the_whole_node_is_tried_again() -> None:
+    _, events = await run_document(
+        ASK,
+        {"q": "why"},
+        models=Breaking(),
+        installed=policies(at("nodeError", "after", {"action": "retry"})),
+        stream=True,
+    )
+    assert shown_text(events) == "Hello"
+
+
+async def test_text_of_a_node_that_a_policy_stands_in_for_is_taken_back() -> None:
+    verdict = on("ask", {"action": "replace", "value": {"generated_text": "other"}}, PASS)
+    _, events = await run_document(
+        ASK,
+        {"q": "why"},
+        models=FakeModels(["Hello"]),
+        installed=policies(at("node", "after", verdict)),
+        stream=True,
+    )
+    assert shown_text(events) == ""
+    assert TokensDiscarded("ask", 5) in events
+
+
+async def test_only_the_text_of_the_abandoned_call_is_taken_back_from_an_agent() -> None:
+    class Speaking(FakeModels):
+        async def chat(self, llm: Any, request: Any, *, on_text: Any) -> ModelResponse:
+            self.requests.append(request)
+            match len(self.requests):
+                case 1:
+                    on_text("Let me look. ")
+                    return asks_for(("1", "{}"))
+                case 2:
+                    on_text("Hel")
+                    raise Busy("the stream broke")
+                case _:
+                    on_text("Hello")
+                    return ModelResponse("Hello")
+
+    retry = lambda e, c: PASS if e.outcome.ok else {"action": "retry"}  # noqa: E731
+    _, events = await run_document(
+        AGENT,
+        models=Speaking(),
+        tools={"look": lambda **s: {}},
+        installed=policies(at("modelCall", "after", retry)),
+        stream=True,
+    )
+    assert shown_text(events) == "Let me look. Hello"
 
 
 async def test_usage_is_shown_to_policies_where_it_is_known_and_absent_elsewhere() -> None:
@@ -1080,6 +1140,37 @@ async def test_reverse_calls_are_served_by_the_run_they_belong_to() -> None:
     ) in (events)
     assert PluginLogged("work", "ToolNode", "info", "checked") in events
     assert tools.open_workspaces == 0
+
+
+async def test_a_policy_asks_the_model_of_its_settings_with_its_own_parameters_first() -> (
+    None
+):
+    answers: list[Any] = []
+
+    async def before(event: Any, ctx: Any) -> Verdict:
+        if event.subject.node_name == "work":
+            asked = {"messages": [{"role": "user", "content": "safe?"}], "temperature": 0}
+            answers.append(await ctx.call_model(asked))
+        return PROCEED
+
+    models = FakeModels(
+        [ModelResponse("yes", usage=Usage(3, 1))], {"temperature": 0.7, "max_tokens": 5}
+    )
+    _, events = await run_document(
+        WORK,
+        models=models,
+        tools={"work": lambda **s: {}},
+        installed=policies(
+            at("node", "before", before),
+            models={"Policy": OpenAiCompatibleConfig(name="m", model_id="small", url="x")},
+        ),
+    )
+    assert models.requests == [
+        ModelRequest("small", (Message("user", "safe?"),), temperature=0, max_tokens=5)
+    ]
+    assert answers[0]["content"] == "yes"
+    assert isinstance(events[-1], FlowCompleted)
+    assert events[-1].usage == Usage(3, 1)
 
 
 async def test_a_model_that_was_not_configured_is_told_how_to_configure_it() -> None:
