@@ -415,7 +415,7 @@ class _Call:
 
     async def _refused(self, connection: Connection) -> ModelError:
         # Of an error that comes slowly or breaks off, what is there counts.
-        with suppress(ConnectionBroken, BadHttp):
+        with suppress(*_CUT_OFF):
             while not connection.complete and connection.size < _MAX_ERROR_BODY:
                 self._wait(self._client.timeouts.silence, _NEXT)
                 await connection.advance()
@@ -460,13 +460,14 @@ class _Call:
                 with suppress(UnreadableAnswer):
                     for piece in stream.feed(parser.end()):
                         on_text(piece)
-        except ConnectionBroken:
+        except _CUT_OFF:
             if not stream.finished:
                 raise
+            return stream.response()
         response = stream.response()
         if not connection.complete:
-            self._wait(_END_PATIENCE, _NEXT)
-            with suppress(ConnectionBroken, BadHttp):
+            with suppress(*_CUT_OFF):
+                self._wait(_END_PATIENCE, _NEXT)
                 while not connection.complete and connection.size <= MAX_BODY:
                     await connection.advance()
         return response
@@ -480,6 +481,9 @@ _USAGE: Final = "the usage after the answer"
 _END: Final = "the end of the call (request_timeout)"
 _TOO_LARGE: Final = f"the answer exceeds {MAX_BODY // 1024 // 1024} MiB"
 
+
+# How the rest of an answer can fail to come, when enough of it is there.
+_CUT_OFF: Final = (ConnectionBroken, BadHttp, ModelTimedOut)
 
 _FAILURES: Final = (
     ConnectFailed,

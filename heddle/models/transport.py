@@ -162,6 +162,8 @@ class SocketWire:
             while True:
                 if self._drained:
                     self._reads = 0
+                    if self._socket.fileno() < 0:
+                        raise ConnectionBroken(_ENDED)
                     await trio.lowlevel.wait_readable(self._socket)
                 elif self._reads >= _READS_IN_A_ROW:
                     self._reads = 0
@@ -275,6 +277,8 @@ def _broken(error: BaseException | None) -> ConnectionBroken:
     if error.errno in (errno.EPIPE, errno.ECONNRESET):
         aborted = error.errno == errno.ECONNRESET
         return ConnectionBroken("the connection was reset", aborted=aborted)
+    if error.errno == errno.EBADF:
+        return ConnectionBroken(_ENDED)
     return ConnectionBroken(error.strerror or str(error))
 
 

@@ -655,6 +655,17 @@ async def test_usage_that_never_comes_is_not_waited_for_long(
     assert response.usage is None
 
 
+async def test_an_answer_that_is_whole_counts_though_the_call_is_out_of_time() -> None:
+    event = '{"choices": [{"delta": {"content": "x"}, "finish_reason": "stop"}]}'
+    reply = Reply(events=[event, event.replace("stop", "late")], end="hang", after=180)
+
+    async with client_and(reply) as (client, _, server):
+        hurried = endpoint_at(server.url, timeout=0.2)
+        response = await client.chat(hurried, ask(), on_text=lambda piece: None)
+        assert response.content == "x"
+        assert connections(client) == 0
+
+
 async def test_a_body_that_never_ends_behind_done_is_left_behind() -> None:
     reply = Reply("x", end="hang", framing="close")
 
@@ -936,6 +947,41 @@ async def test_closing_the_client_ends_open_calls_and_refuses_new_ones() -> None
             await client.chat(endpoint, ask())
 
 
+@both
+@pytest.mark.parametrize("disguise", [{}, {"done": False}, {"status": 500}], ids=str)
+async def test_the_client_can_be_closed_at_every_schedule_point_of_a_call(
+    streamed: bool, disguise: Any
+) -> None:
+    ended: list[ModelError | None] = []
+    async with model_endpoint() as server:
+        server.respond = lambda asked: Reply(TEXT * 2, cut=150, **disguise)
+        for steps in range(120):
+            async with ModelClient(environ={}) as client, trio.open_nursery() as nursery:
+
+                async def call(client: ModelClient = client) -> None:
+                    try:
+                        await client.chat(
+                            endpoint_at(server.url),
+                            ask(),
+                            on_text=(lambda piece: None) if streamed else None,
+                        )
+                    except ModelError as error:
+                        ended.append(error)
+                    else:
+                        ended.append(None)
+
+                nursery.start_soon(call)
+                for _ in range(steps):
+                    await trio.lowlevel.checkpoint()
+                await client.aclose()
+            assert connections(client) == 0
+
+    assert len(ended) == 120
+    unreachable = [error for error in ended if type(error) is ModelUnreachable]
+    assert 0 < len(unreachable) < 120
+    assert all("closed" in str(error) for error in unreachable)
+
+
 # Secrets
 
 
@@ -949,6 +995,7 @@ async def test_closing_the_client_ends_open_calls_and_refuses_new_ones() -> None
         Reply(status=500, body=f"{'x' * 480} {KEY}"),
         Reply(body=json.dumps({"error": {"message": KEY}})),
         Reply(body=f"not json {KEY}"),
+        Reply(body=f"{'x' * 178} {KEY}"),
         Reply(body=f"<title>{KEY}</title>", headers={"Content-Type": "text/html"}),
         Reply(headers={"Content-Encoding": KEY}),
         Reply(
