@@ -134,10 +134,9 @@ def _phrase(status: int) -> str:
 def provider_message(body: bytes, content_type: bytes) -> tuple[str, str | None]:
     """What an error body says, and its code: JSON of any common shape, HTML, or text."""
     try:
-        value = msgspec.json.decode(body)
+        return _from_json(msgspec.json.decode(body))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _from_text(body, content_type), None
-    return _from_json(value)
 
 
 def _from_json(value: Any) -> tuple[str, str | None]:

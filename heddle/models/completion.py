@@ -32,6 +32,10 @@ _DONE: Final = b"[DONE]"
 # Decided by who reads the answer, whatever the generation parameters say.
 _STREAMING: Final = ("stream", "stream_options")
 
+# Bytes of a body that is no answer: far more than is shown, so that a credential in what
+# is shown is there as a whole, and found.
+_KEPT: Final = 4096
+
 
 class Part(Struct, frozen=True):
     """A piece of content, where a provider sends content as a list."""
@@ -193,15 +197,15 @@ def _completion(body: bytes) -> Completion:
     try:
         return _DECODER.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise UnreadableAnswer(unreadable(body, error)) from error
+        raise unreadable(body, error) from error
 
 
-def unreadable(body: bytes, error: Exception) -> str:
+def unreadable(body: bytes, error: Exception) -> UnreadableAnswer:
     """What is wrong with a body, with its beginning."""
     if not body.strip():
-        return "the answer is empty"
-    start = body[:200].decode("utf-8", "replace")
-    return f"the answer is not readable ({error}): {start!r}"
+        return UnreadableAnswer("the answer is empty")
+    start = body[:_KEPT].decode("utf-8", "replace")
+    return UnreadableAnswer(f"the answer is not readable ({error})", quote=start)
 
 
 def complaint(error: Any) -> ProviderComplaint:
@@ -221,13 +225,9 @@ def _error_event(data: bytes) -> ProviderComplaint:
     """The error in an event of that name, whatever its data look like."""
     try:
         value = msgspec.json.decode(data)
+        return complaint(value.get("error", value) if isinstance(value, dict) else value)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return ProviderComplaint(data.decode("utf-8", "replace"), None)
-    match value:
-        case {"error": error}:
-            return complaint(error)
-        case _:
-            return complaint(value)
 
 
 def _first(choices: list[Choice] | None) -> Choice | None:

@@ -10,6 +10,7 @@ from plugins_host import Fault
 
 # A provider's own words beyond this are a page, not a message.
 MESSAGE_LIMIT: Final = 500
+_QUOTE_SHOWN: Final = 200
 
 # Statuses after which the same request may well succeed a little later.
 RETRYABLE_STATUSES: Final = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
@@ -86,12 +87,18 @@ class ScriptFault(ModelError):
 class UnreadableAnswer(Exception):
     """Raised by the pure readers: bytes that are no answer.
 
-    The client, who knows the endpoint, makes a `ModelProtocolError` of it.
+    The client, who knows the endpoint, makes a `ModelProtocolError` of it. ``quote`` is
+    how the bytes begin. It is shortened when it is shown and not before: half of a
+    credential could not be struck out of it.
     """
 
-    def __init__(self, what: str, *, retryable: bool = False) -> None:
-        super().__init__(what)
+    def __init__(self, what: str, *, quote: str = "", retryable: bool = False) -> None:
+        super().__init__(what, quote)
         self.retryable = retryable
+
+    def __str__(self) -> str:
+        what, quote = self.args
+        return f"{what}: {quote[:_QUOTE_SHOWN]!r}" if quote else str(what)
 
 
 class ProviderComplaint(Exception):

@@ -157,7 +157,7 @@ def decode(body: bytes) -> ModelResponse:
     try:
         answer = _ANSWER.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise UnreadableAnswer(unreadable(body, error)) from error
+        raise unreadable(body, error) from error
     return _response(answer)
 
 
@@ -227,7 +227,7 @@ class ResponseStream:
             try:
                 read = _EVENT.decode(event.data)
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-                raise UnreadableAnswer(unreadable(event.data, error)) from error
+                raise unreadable(event.data, error) from error
             if read.type in _TEXT and isinstance(read.delta, str) and read.delta:
                 pieces.append(read.delta)
             elif read.type in _LAST and read.response is not None:

@@ -111,6 +111,15 @@ def test_an_html_page_is_told_by_its_title(page: bytes, content_type: str) -> No
     assert error.provider_message == "an HTML page titled '502 Bad & Gateway'"
 
 
+@pytest.mark.parametrize("shape", [b'{"error":%b}', b"[%b]", b'{"detail":%b}', b'{"x":%b}'])
+def test_a_body_of_any_depth_is_a_refusal(shape: bytes) -> None:
+    before, after = shape.split(b"%b")
+    for depth in (*range(900, 1010), 100_000):
+        error = refused(503, before * depth + b"1" + after * depth)
+
+        assert type(error) is ModelServerError
+
+
 def test_an_html_page_without_a_title_is_still_one() -> None:
     error = refused(502, b"oops", {"content-type": "text/HTML; charset=x"})
 
