@@ -162,7 +162,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ("GET", "/v1/stream"): Operation(
         "A WebSocket (subprotocol heddle.v1) that carries many runs",
         {101: ""},
-        (403, 426),
+        (426,),
     ),
 }
 
@@ -193,7 +193,9 @@ def _described(path: str, operation: Operation) -> Schema:
     ]
     if "{id}" in path:
         parameters.append({"name": "id", "in": "path", "required": True, "schema": TEXT})
-    errors = operation.errors if operation.open else (401, *operation.errors)
+    # Whoever calls it by a stranger's name is refused everywhere.
+    everywhere = (403,) if operation.open else (401, 403)
+    errors = sorted({*everywhere, *operation.errors})
     described: Schema = {
         "summary": operation.summary,
         "parameters": parameters,

@@ -1,6 +1,6 @@
 """The routes as a table, and the way of each request through it.
 
-    a page of another origin?  ->  who are you?  ->  which route?  ->  its handler
+    is it meant for us?  ->  which route?  ->  who are you?  ->  its handler
 
 Whatever a handler raises is told here, so that every answer, refusals too, has the
 headers that let a browser's page read it.
@@ -22,6 +22,7 @@ from heddle.server.http import (
     StreamedResponse,
     Upgrade,
 )
+from heddle.server.names import Names
 from heddle.server.service import Service
 from heddle.server.tokens import authorise
 from plugins_host import Fault
@@ -83,16 +84,24 @@ SHOWN_HEADERS: Final = f"{run_routes.RUN_HEADER}, Location, Retry-After, X-Reque
 
 
 class Front:
-    """The handler of all requests."""
+    """The handler of all requests.
 
-    def __init__(self, service: Service) -> None:
+    Args:
+        service: What handlers need.
+        names: Those that requests must call the server by; None for any.
+    """
+
+    def __init__(self, service: Service, names: Names | None) -> None:
         self._service = service
+        self._names = names
         self._origins = service.settings.cors_origins
 
     async def __call__(self, request: Request) -> Answer:
         """Answer one."""
         service = self._service
         try:
+            if self._names is not None:
+                self._names.check(request.headers.get("host"))
             routes, parameter = find(request.path)
             if request.method == "OPTIONS":
                 answer: Answer = self._options(request, routes)

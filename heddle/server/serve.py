@@ -1,6 +1,6 @@
 """One server's life: everything loaded, the port opened, runs served, then drained.
 
-load plugins, tools, flows  ->  bind  ->  start plugins  ->  accept
+load and start plugins, look at tools  ->  bind  ->  accept
 first signal                ->  refuse runs, wait for those going on  ->  end
 second signal               ->  do not wait
 """
@@ -26,6 +26,7 @@ from heddle.server.egress import Checker, Reach, SubmittedModels
 from heddle.server.endings import Completed, concealing
 from heddle.server.http import Limits, Listener, Refusal, Request, Server
 from heddle.server.logs import ServerLog
+from heddle.server.names import names_of
 from heddle.server.routes import Front
 from heddle.server.runs import RunHandle, Runs
 from heddle.server.service import Engines, Service
@@ -251,7 +252,7 @@ async def _serve(
 ) -> None:
     listeners = bind()
     server = Server(
-        Front(service),
+        Front(service, names_of(service.settings, listeners)),
         listeners,
         limits=Limits(body=service.settings.max_body),
         report=Reporter(log),

@@ -1,6 +1,6 @@
 """What the operator of a server decides, as the flags of ``heddle-server`` say it."""
 
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_address
 from typing import Final
 
 from msgspec import Struct
@@ -38,12 +38,3 @@ def is_loopback(host: str) -> bool:
         return ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
-
-
-def is_network(host: str) -> bool:
-    """Whether ``host`` is an address or a range of addresses."""
-    try:
-        ip_network(host, strict=False)
-    except ValueError:
-        return False
-    return True

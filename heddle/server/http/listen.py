@@ -10,7 +10,6 @@ import errno
 import os
 import socket
 import stat
-import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -34,27 +33,30 @@ class CannotListen(Fault):
 class Listener:
     """A socket that accepts; ``tls`` if what it accepts begins with a handshake."""
 
-    __slots__ = ("_identity", "address", "path", "port", "sock", "tls")
+    __slots__ = ("_identity", "address", "host", "path", "port", "sock", "tls")
 
     def __init__(
         self,
         sock: socket.socket,
         *,
+        host: str = "",
         tls: "ssl.SSLContext | None" = None,
         path: str | None = None,
     ) -> None:
         """Take a socket that listens.
 
+        ``host`` is what was asked for; none for a path.
         ``address`` is where clients find it, as a URL or ``unix:`` and a path; ``port`` is
         what the system chose if none was asked for, and 0 for a path.
         """
         sock.setblocking(False)
         self.sock = sock
+        self.host = host
         self.tls = tls
         self.path = path
         if path is None:
-            host, self.port = sock.getsockname()[:2]
-            shown = f"[{host}]" if ":" in host else host
+            bound, self.port = sock.getsockname()[:2]
+            shown = f"[{bound}]" if ":" in bound else bound
             self.address = f"{'https' if tls else 'http'}://{shown}:{self.port}"
             self._identity = None
         else:
@@ -123,7 +125,7 @@ def bind(
                 ):
                     continue
                 raise _cannot(error, where) from error
-            listeners.append(Listener(sock, tls=tls))
+            listeners.append(Listener(sock, host=host, tls=tls))
     except BaseException:
         for listener in listeners:
             listener.close()
@@ -269,7 +271,3 @@ def tls_context(certificate: str, key: str | None = None) -> "ssl.SSLContext":
             fix="Name PEM files with --tls-cert and --tls-key.",
         ) from error
     return context
-
-
-SHARES_PORTS: Final = sys.platform == "linux"
-"""Whether processes that share a port get each their part of the connections."""

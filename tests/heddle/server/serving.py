@@ -244,6 +244,15 @@ def write_tools(folder: Path) -> str:
     return str(tools)
 
 
+HANDSHAKE: Final = {
+    "Connection": "Upgrade",
+    "Upgrade": "websocket",
+    "Sec-WebSocket-Version": "13",
+    "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
+}
+"""Headers that ask for the socket."""
+
+
 def sse(data: bytes) -> list[dict[str, str]]:
     """The frames in an event stream, comments left out."""
     frames = []

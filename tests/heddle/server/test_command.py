@@ -248,8 +248,9 @@ def test_a_client_that_goes_away_ends_its_run_and_frees_its_slot(tmp_path: Path)
             body = json.dumps({"flow": WAITING}).encode()
             with socket.create_connection(("127.0.0.1", served.port)) as client:
                 client.sendall(
-                    b"POST /v1/runs%b HTTP/1.1\r\nHost: x\r\nContent-Type: application/json"
-                    b"\r\nContent-Length: %d\r\n\r\n%b" % (query.encode(), len(body), body)
+                    b"POST /v1/runs%b HTTP/1.1\r\nHost: localhost\r\n"
+                    b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
+                    % (query.encode(), len(body), body)
                 )
                 run = served.started()
                 served.until((tmp_path / "begun").exists)

@@ -142,8 +142,9 @@ def test_a_cancelled_run_takes_no_other_with_it(served: Served, tmp_path: Path) 
     body = json.dumps({"flow": FLOW, "inputs": {"pause": 15, "mark": str(mark)}}).encode()
     with socket.create_connection(("127.0.0.1", served.port)) as client:
         client.sendall(
-            b"POST /v1/runs HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-            b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+            b"POST /v1/runs HTTP/1.1\r\nHost: localhost\r\n"
+            b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
+            % (len(body), body)
         )
         served.until(mark.exists)
         beside = Asked(served, {"pause": 1.5, "mark": str(other), "who": "b"})

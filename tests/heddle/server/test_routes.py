@@ -12,8 +12,16 @@ from heddle.engine.graph import RESERVED
 from heddle.server.openapi import OPERATIONS
 from heddle.server.routes import ROUTES
 from heddle.server.submissions import OPERATOR_ONLY, snake_case
-from tests.heddle.server.serving import STRAIGHT, WAITING, Served, server, sse, write_tools
-from tests.support.flows import end, flow, start, tool
+from tests.heddle.server.serving import (
+    HANDSHAKE,
+    STRAIGHT,
+    WAITING,
+    Served,
+    server,
+    sse,
+    write_tools,
+)
+from tests.support.flows import end, flow, prop, start, tool
 
 
 @pytest.fixture(scope="module")
@@ -148,10 +156,25 @@ def test_a_bad_flow_is_a_400_before_anything_opens(served: Served, query: str) -
 
 
 @pytest.mark.parametrize("query", ["", "?stream=true"])
-def test_inputs_that_the_flow_refuses_are_a_400(served: Served, query: str) -> None:
+def test_inputs_that_heddle_keeps_for_itself_are_a_400(served: Served, query: str) -> None:
     body = {"flow": STRAIGHT, "inputs": {RESERVED: 1}}
     done = served.ask("POST", f"/v1/runs{query}", body)
     assert done.status == 400, done.body
+
+
+NEEDY = flow([start(inputs=[prop("name")]), end()], ["start", "end"])
+
+
+@pytest.mark.parametrize(
+    ("inputs", "words"),
+    [({}, "Pass them as inputs"), ({"name": 3}, "name"), ({"nam": "Ada"}, "name")],
+)
+def test_inputs_that_the_flow_does_not_take_are_a_400(
+    served: Served, inputs: dict[str, Any], words: str
+) -> None:
+    done = served.ask("POST", "/v1/runs", {"flow": NEEDY, "inputs": inputs})
+    assert done.status == 400, done.body
+    assert words in done.error[1]
 
 
 @pytest.mark.parametrize("query", ["", "?stream=true"])
@@ -340,6 +363,44 @@ def test_pages_of_allowed_origins_may_read_answers_and_others_may_not(
         "access-control-allow-origin"
         not in served.ask("OPTIONS", "/v1/runs", headers=other).headers
     )
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("POST", "/v1/runs"), ("GET", "/"), ("GET", "/v1/stream"), ("OPTIONS", "/v1/runs")],
+)
+def test_a_page_that_has_its_name_point_here_is_refused(
+    served: Served, method: str, path: str
+) -> None:
+    host = f"evil.example:{served.port}"
+    rebound = {"Host": host, "Origin": f"http://{host}", **HANDSHAKE}
+    done = served.ask(method, path, {"flow": STRAIGHT}, rebound)
+    assert done.status == 403
+    assert done.error == (
+        "forbidden",
+        "this server does not go by the name 'evil.example'. Ask for localhost, or have "
+        "whoever runs the server allow the name: --cors-origin http://evil.example.",
+    )
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("localhost", "LOCALHOST.:80", "app.localhost", "127.0.0.1", "127.9.9.9:1"),
+        *("[::1]:4319", "192.168.0.1", "app.example", ""),
+    ],
+)
+def test_it_is_called_by_an_address_a_local_name_or_an_allowed_one(
+    served: Served, host: str
+) -> None:
+    assert served.ask("GET", "/healthz", headers={"Host": host}).status == 200
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost.evil.example", "notlocalhost", "127.0.0.1.evil.example", "1.2.3"]
+)
+def test_a_name_that_only_looks_local_is_refused(served: Served, host: str) -> None:
+    assert served.ask("GET", "/healthz", headers={"Host": host}).status == 403
 
 
 def test_the_client_s_request_id_comes_back(served: Served) -> None:

@@ -130,9 +130,9 @@ def test_a_reader_that_stops_does_not_hold_up_the_run(tmp_path: Path) -> None:
         body = json.dumps({"flow": LOOPING, "inputs": TALKATIVE}).encode()
         with socket.create_connection(("127.0.0.1", served.port), 60) as client:
             client.sendall(
-                b"POST /v1/runs?stream=true HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
-                b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
-                % (len(body), body)
+                b"POST /v1/runs?stream=true HTTP/1.1\r\nHost: localhost\r\n"
+                b"Connection: close\r\nContent-Type: application/json\r\n"
+                b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
             )
             [run] = served.until(
                 lambda: [each for each in served.runs() if each["status"] != "running"]

@@ -17,6 +17,7 @@ from trio_websocket import (
 )
 
 from tests.heddle.server.serving import (
+    HANDSHAKE,
     LOOPING,
     PATIENCE,
     STRAIGHT,
@@ -38,15 +39,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield found
 
 
-HANDSHAKE = {
-    "Connection": "Upgrade",
-    "Upgrade": "websocket",
-    "Sec-WebSocket-Version": "13",
-    "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
-}
 OPENING = b"".join(
     [
-        b"GET /v1/stream HTTP/1.1\r\nHost: x\r\n",
+        b"GET /v1/stream HTTP/1.1\r\nHost: localhost\r\n",
         *(f"{name}: {value}\r\n".encode() for name, value in HANDSHAKE.items()),
         b"\r\n",
     ]
