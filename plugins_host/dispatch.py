@@ -1,14 +1,14 @@
 """How a question becomes the call of a handler: which, with what, and what may come back.
 
-    step = dispatch.step("before", question, said, services)
-    answer = step.read(step.found.function(*step.args))
+    found, args, read = dispatch.step("before", question, said, services)
+    answer = read(found.function(*args))
 
 Both hosts of handlers use it, a process of the plugin's own and heddle's, so that a plugin
 moves between them without a change. It calls no handler itself.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from msgspec import Raw, Struct
 
@@ -58,12 +58,9 @@ class Question(Struct, frozen=True, rename="camel"):
     max_attempts: int = 1
 
 
-class Step(NamedTuple):
-    """One call of one handler."""
-
-    found: Found
-    args: tuple[Any, ...]
-    read: Callable[[Any], Any]
+# One call of one handler: which, with what, and what reads its answer. A tuple and no
+# class with names, as four policies make four of them in a frame.
+Step: TypeAlias = tuple[Found, tuple[Any, ...], Callable[[Any], Any]]
 
 
 class Dispatch:
@@ -145,7 +142,7 @@ class Dispatch:
         ctx.attempt = question.attempt
         ctx.max_attempts = question.max_attempts
         ctx.admits = self.admits.get((question.seam, half), ())
-        return Step(found, (event, ctx), found.read_verdict)
+        return found, (event, ctx), found.read_verdict
 
     # --- the other kinds ---------------------------------------------------------------
 
@@ -156,12 +153,12 @@ class Dispatch:
                 "Write serve(handlers, list_tools=function)."
             )
         found = Found(self._list_tools, "list_tools")
-        return Step(found, (), _reader(found, "{'tools': […]}"))
+        return found, (), _reader(found, "{'tools': […]}")
 
     def _call_tool(self, _verb: str, said: dict[str, Any], services: Services) -> Step:
         found = self._tools.function("tools", str(said.get("tool", "")))
         ctx = Context(services, said.get("component") or {})
-        return Step(found, (said.get("input") or {}, ctx), _reader_of_output(found))
+        return found, (said.get("input") or {}, ctx), _reader_of_output(found)
 
     def _execute(self, _verb: str, said: dict[str, Any], services: Services) -> Step:
         found = self._function(said, "execute")
@@ -170,26 +167,26 @@ class Dispatch:
             why = f"there is no workspace here: {said['workspaceUnavailable']}"
             workspace = HostError("WorkspaceUnavailable", why)
         ctx = Context(services, said.get("node") or {}, workspace=workspace)
-        return Step(found, (said.get("input") or {}, ctx), _reader_of_output(found))
+        return found, (said.get("input") or {}, ctx), _reader_of_output(found)
 
     def _apply(self, _verb: str, said: dict[str, Any], services: Services) -> Step:
         found = self._function(said, "apply")
         ctx = Context(services, said.get("component") or {})
         ctx.phase = str(said.get("phase", ""))
         read = _reader(found, "pass, modify or reject, as a dict")
-        return Step(found, (said.get("messages") or [], ctx), read)
+        return found, (said.get("messages") or [], ctx), read
 
     def _chat(self, _verb: str, said: dict[str, Any], services: Services) -> Step:
         found = self._function(said, "chat")
         ctx = Context(services, said.get("config") or {})
         ctx.stream = said.get("stream") is True
         read = _reader(found, "{'content': …, 'finish_reason': …}")
-        return Step(found, (said.get("request") or {}, ctx), read)
+        return found, (said.get("request") or {}, ctx), read
 
     def _encode(self, _verb: str, said: dict[str, Any], services: Services) -> Step:
         found = self._function(said, "encode")
         ctx = _encoder_context(said, services)
-        return Step(found, (said.get("event"), ctx), _reader_of_frames(found))
+        return found, (said.get("event"), ctx), _reader_of_frames(found)
 
     def _finish(self, _verb: str, said: dict[str, Any], services: Services) -> Step:
         try:
@@ -197,13 +194,13 @@ class Dispatch:
         except HandlerMissing:
             found = Found(lambda _: [], "finish")
         ctx = _encoder_context(said, services)
-        return Step(found, (ctx,), _reader_of_frames(found))
+        return found, (ctx,), _reader_of_frames(found)
 
     def _store(self, verb: str, said: dict[str, Any], services: Services) -> Step:
         found = self._function(said, _STORE[verb])
         ctx = Context(services, said.pop("config", None) or {})
         said.pop("componentType", None)
-        return Step(found, (said, ctx), lambda answer: answer)
+        return found, (said, ctx), lambda answer: answer
 
     def _function(self, said: dict[str, Any], name: str) -> Found:
         return self._handlers.function(str(said.get("componentType", "")), name)

@@ -120,13 +120,15 @@ class InProcessPlugin:
 
     async def _answer(self, verb: str, params: bytes, asked: "_Asked") -> object:
         await trio.lowlevel.checkpoint()
-        step = self._dispatch.step(verb, _question(params), lambda: _said(params), asked)
-        asked.label = step.found.label
-        asked.plain = not step.found.is_async
-        answer = step.found.function(*step.args)
-        if step.found.is_async:
+        found, args, read = self._dispatch.step(
+            verb, _question(params), lambda: _said(params), asked
+        )
+        asked.label = found.label
+        asked.plain = not found.is_async
+        answer = found.function(*args)
+        if found.is_async:
             answer = await answer
-        return step.read(answer)
+        return read(answer)
 
     def _failed(self, error: BaseException, asked: "_Asked") -> PluginFailed:
         name, message = describe_error(error, asked.label)

@@ -463,17 +463,21 @@ class Server:
             await self._say_goodbye(call)
             return {}
         call.component_type = call.params.component_type
-        step = self._dispatch.step(verb, call.params, call.said, call)
-        return step.read(await self._handle(call, step.found, step.args))
+        found, args, read = self._dispatch.step(verb, call.params, call.said, call)
+        return read(await self._handle(call, found, args))
 
     async def _handle(self, call: _Call, found: Found, args: tuple[Any, ...]) -> Any:
         """What a handler returns, whichever way it was written."""
-        if found.is_async:
-            call.plain = False
-            if not call.in_task:
-                call.in_task = True
-                await _enter_task()
-            return await found.function(*args)
+        if not found.is_async:
+            return self._handle_plain(call, found, args)
+        call.plain = False
+        if not call.in_task:
+            call.in_task = True
+            await _enter_task()
+        return await found.function(*args)
+
+    def _handle_plain(self, call: _Call, found: Found, args: tuple[Any, ...]) -> Any:
+        """What a plain handler returns."""
         call.plain = True
         if found.slow:
             self._flush()
@@ -505,11 +509,16 @@ class Server:
                 told = time.monotonic()
                 call.partial({"at": name})
             try:
-                step = self._dispatch.consultation(
+                found, args, read = self._dispatch.consultation(
                     params, params.half, name, asked.component, given, call
                 )
-                answer = await self._handle(call, step.found, step.args)
-                verdict = step.read(answer)
+                # A coroutine for each plain handler would be an eighth of the frame.
+                answer = (
+                    await self._handle(call, found, args)
+                    if found.is_async
+                    else self._handle_plain(call, found, args)
+                )
+                verdict = read(answer)
                 encoded = Raw(_encode(verdict))
             except GeneratorExit:
                 raise
