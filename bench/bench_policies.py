@@ -8,8 +8,10 @@ Workload: the flow of `tests.conformance.policies.ten_nodes` with a model and to
           ten nodes with two model calls and no agent, beside policies of agents' rounds,
           tool calls and failures.
 Answer:   the milliseconds that the policies add to a run, over 42 round trips of a bare
-          JSON-line echo of 300 bytes to a child of the same runtime; the time of a run
-          with policies that nobody asks over that of the same run without, by pairs.
+          JSON-line echo of 300 bytes to a child of the same runtime; beside it the 42
+          questions asked bare, which tells the plugin's part of it from heddle's. Then the
+          time of a run with policies that nobody asks over that of the same run without,
+          by pairs.
 """
 
 import gc
@@ -75,9 +77,20 @@ process.stdin.setEncoding('utf8').on('data', (text) => {
 FRAMES: Final = sum(MET.values()) - 2  # neither a nodeError nor the attempt after it
 ROUNDS: Final = 40
 
-# Node.js compiles what has run for a while: after this many runs it is done.
-WARM: Final = 250
+# Node.js compiles what has run for a while: after this many rounds of five runs it is done.
+WARM: Final = 50
 SAMPLE: Final = {"text": "x" * 289}
+
+# A question to all four, as long as those of the flow are on average.
+QUESTION: Final = {
+    "seam": "node",
+    "half": "before",
+    "ask": [{"componentType": name, "component": {}} for name in NAMES],
+    "subject": {"nodeName": "ask", "nodeType": "AgentNode"},
+    "input": {"text": "x" * 72},
+    "attempt": 1,
+    "maxAttempts": 3,
+}
 
 
 @asynccontextmanager
@@ -117,16 +130,18 @@ async def timed(call: Callable[[], Awaitable[object]], times: int = 1) -> float:
 
 async def added(folder: Path, language: str, plugin: list[str], echo: list[str]) -> Answer:
     """What four policies add to a run, and as many bare round trips."""
-    floor = Floor(echo)
+    floor, bare_plugin = Floor(echo), Floor(plugin)
     with_policies: list[float] = []
     without: list[float] = []
     trips: list[float] = []
+    questions: list[float] = []
     async with (
         installed(folder, language, plugin, EVERYWHERE) as policies,
         trio.open_nursery() as nursery,
     ):
-        nursery.start_soon(floor.write)
-        nursery.start_soon(floor.read)
+        for end in (floor, bare_plugin):
+            nursery.start_soon(end.write)
+            nursery.start_soon(end.read)
 
         async def asked() -> None:
             await TenNodes(policies, fails=False).execute()
@@ -138,16 +153,21 @@ async def added(folder: Path, language: str, plugin: list[str], echo: list[str])
             for _ in range(FRAMES):
                 await floor.call(SAMPLE)
 
-        for round_ in range(ROUNDS + 3):
+        async def asked_bare() -> None:
+            for _ in range(FRAMES):
+                await bare_plugin.call(QUESTION, "consult")
+
+        calls = (asked, alone, bare, asked_bare)
+        sides = (with_policies, without, trips, questions)
+        for round_ in range(WARM + ROUNDS):
             gc.collect()
-            samples = await timed(asked, 5), await timed(alone, 5), await timed(bare, 5)
-            if round_ >= 3:
-                for many, sample in zip(
-                    (with_policies, without, trips), samples, strict=True
-                ):
-                    many.append(sample)
+            for call, samples in zip(calls, sides, strict=True):
+                sample = await timed(call, 5)
+                if round_ >= WARM:
+                    samples.append(sample)
         nursery.cancel_scope.cancel()
     floor.close()
+    bare_plugin.close()
     more = median([a - b for a, b in zip(with_policies, without, strict=True)])
     return against_floor(
         f"policies.four at every seam, {language}",
@@ -155,7 +175,11 @@ async def added(folder: Path, language: str, plugin: list[str], echo: list[str])
         "ms",
         floor=median(trips) * 1e3,
         limit=1.5,
-        detail={"frames": FRAMES, "run alone, ms": median(without) * 1e3},
+        detail={
+            "frames": FRAMES,
+            "asked bare, ms": median(questions) * 1e3,
+            "run alone, ms": median(without) * 1e3,
+        },
     )
 
 
