@@ -23,6 +23,9 @@ from plugins_host.conversation import ModelRequest, ModelResponse
 
 # RFC 6052: an IPv4 address behind a translator.
 _NAT64: Final = ip_network("64:ff9b::/96")
+# RFC 4291, 2.4: all that was ever given out to the public. What is outside and not known
+# to be private is a leftover (site-local, IPv4-compatible) or somebody's translator.
+_PUBLIC_IPV6: Final = ip_network("2000::/3")
 _FILES: Final = ("ca_file", "cert_file", "key_file")
 _ALLOW: Final = "Whoever runs the server can allow a host with --allow-net."
 
@@ -57,6 +60,8 @@ class Reach:
     def _permits(self, address: IPv4Address | IPv6Address) -> bool:
         if any(address in network for network in self._networks):
             return True
+        if isinstance(address, IPv6Address) and address not in _PUBLIC_IPV6:
+            return False
         return address.is_global and not address.is_multicast
 
     def permits_as_written(self, host: str) -> bool:
@@ -82,13 +87,14 @@ def _meanings(
     if address.ipv4_mapped is not None:
         yield address.ipv4_mapped
         return
+    if address in _NAT64:
+        yield IPv4Address(int(address) & 0xFFFFFFFF)
+        return
     yield address
     if address.sixtofour is not None:
         yield address.sixtofour
     if address.teredo is not None:
         yield from address.teredo
-    if address in _NAT64:
-        yield IPv4Address(int(address) & 0xFFFFFFFF)
 
 
 class Checker:

@@ -44,6 +44,12 @@ from tests.support.model_endpoint import Reply, model_endpoint
         "::ffff:10.0.0.1",
         "64:ff9b::7f00:1",
         "2002:7f00:1::",
+        "2001:0:7f00:1::",  # the server of a Teredo tunnel
+        "2001:0:4136:e378:8000:63bf:80ff:fffe",  # and its client, 127.0.0.1
+        "fec0::1",
+        "::127.0.0.1",
+        "::ffff:0:127.0.0.1",
+        "64:ff9b:1::7f00:1",
         "nonsense",
     ],
 )
@@ -51,7 +57,9 @@ def test_what_is_inside_is_out_of_reach(address: str) -> None:
     assert not Reach(()).permits("model.example", address)
 
 
-@pytest.mark.parametrize("address", ["1.1.1.1", "8.8.8.8", "2606:4700::1111"])
+@pytest.mark.parametrize(
+    "address", ["1.1.1.1", "8.8.8.8", "2606:4700::1111", "64:ff9b::808:808"]
+)
 def test_what_is_outside_is_reached(address: str) -> None:
     assert Reach(()).permits("model.example", address)
 
@@ -128,7 +136,7 @@ async def test_a_name_is_judged_by_where_it_leads(host: str) -> None:
         operator = ModelService({})
         models = SubmittedModels(Reach(()), operator, ())
         config = made.graph.nodes[1].component.llm_config  # type: ignore[attr-defined]
-        request = ModelRequest(model="m", messages=[Message("user", "hi")])
+        request = ModelRequest(model="m", messages=(Message("user", "hi"),))
         with pytest.raises(ModelUnreachable, match="not to be reached"):
             await models.chat(config, request, on_text=None)
         assert not endpoint.requests
