@@ -290,4 +290,6 @@ async def _hurry(service: Service, server: Server, asked: Asked) -> None:
     """A second signal: do not wait for runs, nor long for their readers."""
     await asked.to_hurry.wait()
     service.runs.hurry()
+    # Who follows a run is told how it ended, however long its cleaning up takes.
+    await service.runs.wait_empty()
     server.stop(grace=NO_GRACE)

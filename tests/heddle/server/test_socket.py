@@ -6,7 +6,7 @@ import socket as sockets
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 import trio
@@ -417,11 +417,20 @@ async def test_a_drain_is_told_and_closes_with_1001_when_the_runs_have_ended(
         assert (await in_thread(served.ended)) == 0
 
 
-async def test_a_second_signal_does_not_wait_for_sockets(tmp_path: Path) -> None:
-    with server(tmp_path, "--tools-dir", write_tools(tmp_path)) as served:
+DEAF: Final = "#!/bin/sh\ntrap '' TERM\ntouch {begun}\nsleep 60\n"
+
+
+@pytest.mark.parametrize("slowly", [False, True])
+async def test_a_second_signal_does_not_wait_for_sockets_but_tells_how_runs_ended(
+    tmp_path: Path, *, slowly: bool
+) -> None:
+    tools = write_tools(tmp_path)
+    if slowly:
+        (tmp_path / "tools" / "wait").write_text(DEAF.format(begun=tmp_path / "begun"))
+    with server(tmp_path, "--tools-dir", tools) as served:
         async with connected(served) as client:
             run = await client.run(flow=WAITING)
-            await client.until(type="event", run=run, seq=3)
+            await in_thread(served.until, (tmp_path / "begun").exists)
             served.signal(signal.SIGINT)
             await client.until(type="draining")
             served.signal(signal.SIGINT)
