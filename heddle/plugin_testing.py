@@ -86,14 +86,14 @@ def ask(
         for side, admitted in sides.items()
     }
     services = _Services(tools or {}, model)
-    step = Dispatch(HandlerTable(handlers), admits=admits).step(
+    found, args, read = Dispatch(HandlerTable(handlers), admits=admits).step(
         half, question, dict, services
     )
-    services.plain = not step.found.is_async
-    answer = step.found.function(*step.args)
-    if step.found.is_async:
+    services.plain = not found.is_async
+    answer = found.function(*args)
+    if found.is_async:
         answer = _wait_for(answer)
-    return Answer(step.read(answer), services.events, services.logs)
+    return Answer(read(answer), services.events, services.logs)
 
 
 def _wait_for(answer: Awaitable[Any]) -> Any:
