@@ -15,7 +15,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import trio
 from trio.testing import wait_all_tasks_blocked
@@ -73,8 +73,15 @@ async def follow(log: EventLog) -> int:
     return seen
 
 
-async def told(readers: int) -> float:
-    """Seconds that a run of 10,000 events takes while so many follow it."""
+class Told(NamedTuple):
+    """How long a run took, and how fast its readers were given its events."""
+
+    seconds: float
+    events_per_second: float
+
+
+async def told(readers: int) -> Told:
+    """What a run of 10,000 events takes while so many follow it."""
     complete = 0
 
     async def reader() -> None:
@@ -102,8 +109,7 @@ async def told(readers: int) -> float:
         gc.enable()
         around.cancel_scope.cancel()
     assert complete == readers
-    told.delivered = readers * EVENTS / everything  # type: ignore[attr-defined]
-    return took
+    return Told(took, readers * EVENTS / everything)
 
 
 def many_readers() -> Iterator[Answer]:
@@ -111,12 +117,12 @@ def many_readers() -> Iterator[Answer]:
     delivered = []
 
     def hundred() -> float:
-        took = trio.run(told, READERS)
-        delivered.append(told.delivered)  # type: ignore[attr-defined]
-        return took
+        run = trio.run(told, READERS)
+        delivered.append(run.events_per_second)
+        return run.seconds
 
-    slow, alone = alternate(hundred, lambda: trio.run(told, 1), rounds=15)
-    unread = median([trio.run(told, 0) for _ in range(5)])
+    slow, alone = alternate(hundred, lambda: trio.run(told, 1).seconds, rounds=15)
+    unread = median([trio.run(told, 0).seconds for _ in range(5)])
     yield against_floor(
         "event_log.run_with_100_readers",
         slow * 1e3,
