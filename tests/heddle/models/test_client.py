@@ -777,6 +777,23 @@ async def test_a_request_that_was_delivered_is_not_sent_again(end: Any, after: i
         assert connections(client) == 0
 
 
+async def test_a_kept_connection_on_which_nobody_answers_times_out_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # As where the network lost the request.
+    monkeypatch.setattr("heddle.models.transport._acknowledged", lambda sock: 0)
+    async with client_and(
+        Reply("a"), Reply("b", delay=30), timeouts=Timeouts(first_byte=1.0)
+    ) as (client, endpoint, server):
+        await client.chat(endpoint, ask())
+
+        with pytest.raises(ModelTimedOut, match="waiting for the first byte"):
+            await client.chat(endpoint, ask())
+
+        assert len(server.requests) == 2
+        assert server.connections == 1
+
+
 async def test_where_the_system_does_not_tell_nothing_is_sent_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
