@@ -33,6 +33,9 @@ LLM_CONFIG: Final = "llm_config"
 """The setting under which a middleware is given a model of its own."""
 
 
+GIVE_A_MODEL: Final = "Give an LLM configuration, such as an OpenAiCompatibleConfig."
+
+
 class NotServedYet(Fault):
     """A plugin provides something that this version of heddle reads and does not use."""
 
@@ -111,17 +114,16 @@ def install(
 
 def _refuse_unserved(plugin: "Plugin") -> None:
     manifest = plugin.manifest
-    unserved = [each for each in manifest.components if each not in manifest.middleware]
-    what = (
-        f"component {unserved[0].component_type!r} is no middleware"
-        if unserved
-        else "it provides tools"
-        if manifest.tools or manifest.discover_tools
-        else "it brings files"
-        if manifest.files
-        else ""
-    )
-    if what:
+    unserved = [
+        f"component {each.component_type!r} is no middleware"
+        for each in manifest.components
+        if each not in manifest.middleware
+    ]
+    if manifest.tools or manifest.discover_tools:
+        unserved.append("it provides tools")
+    if manifest.files:
+        unserved.append("it brings files")
+    for what in unserved[:1]:
         raise NotServedYet(
             f"{what}, and middleware is all that this version takes from a plugin",
             where=f"{plugin.source} (plugin {plugin.name!r})",
@@ -132,16 +134,18 @@ def _refuse_unserved(plugin: "Plugin") -> None:
 def _model(component_type: str, raw: Any) -> Component:
     """The LLM configuration in a middleware's settings."""
     where = f"--plugin-config {component_type} $.{LLM_CONFIG}"
-    named = {"name": component_type, **raw} if isinstance(raw, dict) else raw
+    if not isinstance(raw, dict):
+        raise PolicyModelInvalid(f"{raw!r} is no object", where=where, fix=GIVE_A_MODEL)
+    named = msgspec.json.encode({"name": component_type, **raw})
     try:
-        root = read_document(msgspec.json.encode(named), name=where, format="json").root
+        root = read_document(named, name=where, format="json").root
     except DocumentError as error:
         raise PolicyModelInvalid(error.what, where=where, fix=error.fix) from error
     if not isinstance(root, LlmConfig | Model):
         raise PolicyModelInvalid(
             f"a {root.component_type} is no LLM configuration",
             where=where,
-            fix="Give one, such as an OpenAiCompatibleConfig.",
+            fix=GIVE_A_MODEL,
         )
     return root
 
