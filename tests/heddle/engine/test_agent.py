@@ -235,6 +235,27 @@ async def test_an_answer_that_does_not_fit_is_repaired_once() -> None:
     assert "That answer does not fit" in models.requests[1].messages[-1].content
 
 
+async def test_an_answer_of_the_last_round_that_does_not_fit_is_told_as_that() -> None:
+    rounds = [asks((f"c{number}", "look", "{}")) for number in range(9)]
+    with pytest.raises(NodeFailed, match="answered 'seven'"):
+        await run_document(
+            one_agent(tools=[server_tool("look")], outputs=[prop("n", "integer")]),
+            models=FakeModels([*rounds, "seven"]),
+            tools={"look": dict},
+        )
+
+
+async def test_outputs_with_a_default_are_asked_for_and_not_required() -> None:
+    models = FakeModels(['{"n": 1}'])
+    outputs = [prop("n", "integer"), prop("note", default="none")]
+    result, _ = await run_document(one_agent(outputs=outputs), models=models)
+    assert result == {"n": 1, "note": "none"}
+    schema = models.requests[0].response_schema
+    assert schema is not None
+    assert list(schema["properties"]) == ["n", "note"]
+    assert schema["required"] == ["n"]
+
+
 async def test_a_second_answer_that_does_not_fit_is_an_error() -> None:
     models = FakeModels(["seven", "eight"])
     with pytest.raises(NodeFailed, match="answered 'eight'"):

@@ -248,6 +248,14 @@ async def test_undeclared_inputs_are_carried_along() -> None:
     assert result == {"x": "a", "zz": 1}
 
 
+async def test_what_a_run_was_started_with_is_left_as_it_was() -> None:
+    given = {"n": 2}
+    await run_document(
+        chain(start(), tool("double"), end()), given, tools={"double": lambda **s: {"n": 4}}
+    )
+    assert given == {"n": 2}
+
+
 async def test_reserved_inputs_are_refused() -> None:
     with pytest.raises(
         InputsRefused, match="input '_x': names that begin with '_' are reserved"

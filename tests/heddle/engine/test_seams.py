@@ -648,6 +648,69 @@ async def test_after_may_end_the_run() -> None:
     assert len([e for e in events if isinstance(e, ToolReturned)]) == 1
 
 
+async def test_a_call_that_ends_the_run_ends_the_calls_beside_it(
+    autojump_clock: MockClock,
+) -> None:
+    async def look(where: str) -> Plain:
+        if where == "hang":
+            await trio.sleep(3600)
+        return {}
+
+    events: list[Event] = []
+    with pytest.raises(RefusedByPolicy, match="ends the run at tool 'look'"):
+        await run_document(
+            AGENT,
+            models=FakeModels([asks_for(("1", '{"where": "hang"}'), ("2", "{}"))]),
+            tools={"look": look},
+            installed=policies(at("toolCall", "after", {"action": "fail", "reason": "no"})),
+            events=events,
+        )
+    assert trio.current_time() == 0
+    ended = {e.tool_call_id: e.error for e in events if isinstance(e, ToolReturned)}
+    assert {number: error and error.name for number, error in ended.items()} == {
+        "1": "CallCancelled",
+        "2": "RefusedByPolicy",
+    }
+
+
+async def test_of_calls_that_fail_together_the_first_in_call_order_is_told() -> None:
+    """Both policies have been asked before either verdict can end the other's call."""
+    together = trio.Event()
+    asked: list[str] = []
+
+    async def after(event: Any, ctx: Any) -> Verdict:
+        asked.append(event.subject.tool_call_id)
+        if len(asked) == 2:
+            together.set()
+        with trio.CancelScope(shield=True):
+            await together.wait()
+        return {"action": "fail", "reason": f"call {event.subject.tool_call_id}"}
+
+    for _ in range(20):
+        asked.clear()
+        together = trio.Event()
+        with pytest.raises(RefusedByPolicy, match="call 1"):
+            await run_document(
+                AGENT,
+                models=FakeModels([asks_for(("1", "{}"), ("2", "{}"))]),
+                tools={"look": lambda **s: {}},
+                installed=policies(at("toolCall", "after", after)),
+            )
+
+
+async def test_names_that_are_heddles_own_are_not_shown_to_the_model() -> None:
+    def before(event: Any, ctx: Any) -> Verdict:
+        if event.subject.node_name != "a":
+            return PROCEED
+        return {"action": "modify", "input": {**event.input, "_secret": 1, "x": 2}}
+
+    models = FakeModels(["done"])
+    await run_document(
+        AGENT, models=models, installed=policies(at("node", "before", before))
+    )
+    assert models.requests[0].messages == (Message("user", '{"x":2}'),)
+
+
 async def test_a_modification_that_the_tool_cannot_take_is_the_policys_fault() -> None:
     with pytest.raises(PolicyFailed) as caught:
         await one_call(
