@@ -134,10 +134,10 @@ from heddle.spec.tools import (
 )
 from heddle.spec.types import (
     TypeConversionError,
-    check,
     convert,
     is_subtype,
 )
+from heddle.spec.validation import check
 
 __all__ = [
     "COMPONENTS",

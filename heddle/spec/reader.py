@@ -44,7 +44,7 @@ from heddle.spec.problems import (
 from heddle.spec.properties import read_property
 from heddle.spec.source import MAX_NESTING, too_deep
 from heddle.spec.syntax import Format, parse
-from heddle.spec.types import check, is_plain
+from heddle.spec.validation import check, is_plain
 from plugins_host import nearest, one_of
 
 _REF: Final = "$component_ref"
