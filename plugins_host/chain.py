@@ -533,10 +533,10 @@ class _Walk(Struct, eq=False):
         self, link: Link, asked: Sequence[str], error: Exception
     ) -> MiddlewareFailure:
         """There is no answer from ``link``, or from the several that were asked at once."""
-        who = ", ".join(asked) or link.component_type
-        if isinstance(error, PluginOverdue) and error.at is not None:
-            who = error.at
-        return self.failure(link, _as_fault(error), who)
+        # Where it stood is what the plugin says, which need not be true.
+        at = error.at if isinstance(error, PluginOverdue) else None
+        suspects = asked if at is None or at not in asked else (at,)
+        return self.failure(link, _as_fault(error), suspects)
 
     def read_consulted(self, raw: object, links: Sequence[Link]) -> list[object]:
         """The answers in a `consult`'s answer: for the links asked, in their order."""
@@ -655,13 +655,16 @@ class _Walk(Struct, eq=False):
         seconds = perf_counter() - began
         watch.answered(self.seam, self.half, components, action, seconds)
 
-    def failure(self, link: Link, cause: Fault, names: str = "") -> MiddlewareFailure:
-        """A link did not do its part."""
+    def failure(
+        self, link: Link, cause: Fault, suspects: Sequence[str] = ()
+    ) -> MiddlewareFailure:
+        """A link did not do its part, or one of several; the first of them is counted."""
         outcome = self.outcome
+        names = suspects or (link.component_type,)
         if self.watch is not None:
-            self.watch.failed(self.seam, self.half, link.component_type)
+            self.watch.failed(self.seam, self.half, names[0])
         return MiddlewareFailure(
-            names or link.component_type,
+            ", ".join(names),
             link.plugin,
             self.seam,
             self.half,

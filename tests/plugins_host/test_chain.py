@@ -748,18 +748,23 @@ async def test_a_verdict_that_is_none_is_the_fault_of_whose_it_is() -> None:
     assert caught.value.middleware == "B"
 
 
-@pytest.mark.parametrize(("at", "named"), [("B", "B"), (None, "A, B")])
+@pytest.mark.parametrize(
+    ("at", "named", "counted"),
+    [("B", "B", "B"), (None, "A, B", "A"), ("whoever it claims", "A, B", "A")],
+)
 async def test_a_late_answer_of_several_names_where_it_stood(
-    at: str | None, named: str
+    at: str | None, named: str, counted: str
 ) -> None:
     def late(_: str, __: dict[str, Any]) -> object:
         raise PluginOverdue("p", 0.5, verb="consult", at=at)
 
     asker = StubAsker(late, name="p", features=["consult"])
-    chain = Chain(links(asker, names=[["A", "B"]]))
+    watch = Counted()
+    chain = Chain(links(asker, names=[["A", "B"]]), watch=watch)
     with pytest.raises(MiddlewareFailure) as caught:
         await chain.before(Seam.NODE, NODE, Payload.of({}), Told().asking())
     assert caught.value.middleware == named
+    assert watch.seen == [("node", "before", counted)]
 
 
 BROKEN_CONSULTS: list[tuple[object, str, str]] = [
@@ -825,6 +830,53 @@ async def test_a_plugin_that_does_not_start_fails_the_first_that_needs_it() -> N
     with pytest.raises(MiddlewareFailure, match="it did not start") as caught:
         await chain.before(Seam.NODE, NODE, Payload.of({}), Told().asking())
     assert caught.value.middleware == "A"
+
+
+# --- what is counted -----------------------------------------------------------------------
+
+
+class Counted:
+    """A watch that writes down what it is told: who answered what, and who failed."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, ...]] = []
+
+    def answered(
+        self, seam: Seam, half: Half, components: Sequence[str], action: str, seconds: float
+    ) -> None:
+        assert seconds >= 0
+        self.seen.append((seam, half, *components, action))
+
+    def failed(self, seam: Seam, half: Half, component: str) -> None:
+        self.seen.append((seam, half, component))
+
+
+@pytest.mark.parametrize("features", [[], ["consult"]])
+async def test_a_watch_is_told_every_answer_and_every_failure(features: list[str]) -> None:
+    change = {"action": "modify", "input": {}}
+    asker = says({"A": PROCEED, "B": change, "C": "nonsense"}, features=features)
+    watch = Counted()
+    chain = Chain(links(asker, names=[["A", "B", "C"]]), watch=watch)
+    with pytest.raises(MiddlewareFailure):
+        await chain.before(Seam.NODE, NODE, Payload.of({}), Told().asking())
+    assert watch.seen == [
+        ("node", "before", "A", "proceed"),
+        ("node", "before", "B", "modify"),
+        ("node", "before", "C"),
+    ]
+
+
+@pytest.mark.parametrize("half", Half)
+async def test_a_watch_is_told_of_consent_that_is_not_read(half: Half) -> None:
+    action = "proceed" if half is Half.BEFORE else "pass"
+    text = msgspec.Raw(b'{"action":"%b"}' % action.encode())
+    watch = Counted()
+    chain = Chain(links(StubAsker(lambda _, __: text), names=[["A"]]), watch=watch)
+    if half is Half.BEFORE:
+        await chain.before(Seam.NODE, NODE, Payload.of({}), Told().asking())
+    else:
+        await chain.after(Seam.NODE, NODE, OK, Told().asking())
+    assert watch.seen == [("node", half.value, "A", action)]
 
 
 # --- what is encoded -----------------------------------------------------------------------
