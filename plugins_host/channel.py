@@ -686,6 +686,13 @@ class Channel:
             raise
         except Exception as error:  # noqa: BLE001  whatever a tool raises is told to the plugin
             line = frames.refusal(id_, type(error).__name__, str(error))
+        except BaseExceptionGroup as group:
+            # It failed while it was being ended. That is nobody's business any more, and
+            # the cancellation belongs to whoever cancelled.
+            self._reply(_too_late(id_))
+            _, rest = group.split(Exception)
+            assert rest is not None  # Or it would be an ExceptionGroup.
+            raise rest from None
         call.release(self._now())
         if call.due < self._watch_at:
             self._watch_from(call.due)

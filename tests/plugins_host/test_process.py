@@ -1,9 +1,12 @@
 """A plugin process seen from heddle, with a process made of test code and jumping time."""
 # ruff: noqa: E501  tables of sentences, and headers of tests whose names are sentences
 
+import gc
 import math
 import time
+import weakref
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, cast
 
 import msgspec
@@ -1213,6 +1216,23 @@ class Slow:
             self.left = trio.current_time()
 
 
+async def test_a_frame_that_finds_too_little_room_arrives_whole(
+    autojump_clock: MockClock,
+) -> None:
+    async with (
+        plugin_pair(capacity=1000) as (plugin, troupe),
+        trio.open_nursery() as nursery,
+    ):
+        await plugin.start()
+        await wait_all_tasks_blocked()  # its writer sleeps, so the frame is tried at once
+        params = {"text": "x" * 5000}
+        asked = ask(nursery, plugin, params=params)
+        request = await troupe.stages[0].asked()
+        assert msgspec.json.decode(request.params) == params
+        troupe.stages[0].answers(request, "done")
+        assert await asked.answer() == "done"
+
+
 @pytest.mark.parametrize("how", ["answers", "exits", "cancelled"])
 async def test_a_tool_that_a_plugin_asked_for_ends_with_the_call(
     how: str, autojump_clock: MockClock
@@ -1238,6 +1258,98 @@ async def test_a_tool_that_a_plugin_asked_for_ends_with_the_call(
             await asked.done.wait()
         assert tool.left == pytest.approx(0.3)
         assert trio.current_time() == pytest.approx(0.3)
+
+
+async def test_a_tool_asked_for_together_with_the_answer_is_refused(
+    autojump_clock: MockClock,
+) -> None:
+    async with plugin_pair() as (plugin, troupe), trio.open_nursery() as nursery:
+        await plugin.start()
+        stage = troupe.stages[0]
+        services = RecordedServices({"quick": lambda _: {}})
+        asked = ask(nursery, plugin, services=services)
+        request = await stage.asked()
+        reverse = stage.asks("runTool", request, name="quick")
+        stage.answers(request, "done")
+        assert await asked.answer() == "done"
+        refusal = await stage.told(reverse)
+        assert refusal.message == "the call that it was made inside has ended"
+        assert services.events == []
+
+
+async def test_a_tool_asked_for_while_a_cancelled_call_ends_is_refused(
+    autojump_clock: MockClock,
+) -> None:
+    async with plugin_pair() as (plugin, troupe), trio.open_nursery() as nursery:
+        await plugin.start()
+        stage = troupe.stages[0]
+        tool = Slow()
+        services = RecordedServices({"slow": tool})
+        asked = ask(nursery, plugin, services=services)
+        request = await stage.asked()
+        stage.asks("runTool", request, name="slow")
+        await tool.began.wait()
+        asked.scope.cancel()
+        await wait_all_tasks_blocked()  # the tool is cleaning up
+        refusal = await stage.told(stage.asks("runTool", request, name="another"))
+        assert refusal.message == "the call that it was made inside has ended"
+        assert [name for _, name, _ in services.events] == ["slow"]
+
+
+@pytest.mark.parametrize("how", ["answers", "cancelled"])
+async def test_a_tool_that_fails_while_it_is_ended_changes_nothing(
+    how: str, autojump_clock: MockClock
+) -> None:
+    async def fails_at_the_end() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            raise ValueError("while cleaning up")
+
+    async def tool(_: dict[str, Any]) -> None:
+        async with trio.open_nursery() as workers:
+            workers.start_soon(fails_at_the_end)
+            workers.start_soon(trio.sleep_forever)
+
+    async with plugin_pair() as (plugin, troupe), trio.open_nursery() as nursery:
+        await plugin.start()
+        stage = troupe.stages[0]
+        asked = ask(nursery, plugin, services=RecordedServices({"tool": tool}))
+        request = await stage.asked()
+        reverse = stage.asks("runTool", request, name="tool")
+        await wait_all_tasks_blocked()
+        if how == "answers":
+            stage.answers(request, "done")
+            assert await asked.answer() == "done"
+            assert isinstance(await stage.told(reverse), Refusal)
+        else:
+            asked.scope.cancel()
+            await asked.done.wait()
+            assert asked.error is None
+
+
+async def test_a_call_that_failed_is_let_go_of_without_the_collector(
+    autojump_clock: MockClock,
+) -> None:
+    async with plugin_pair() as (plugin, troupe), trio.open_nursery() as nursery:
+        await plugin.start()
+        stage = troupe.stages[0]
+
+        async def refuse() -> None:
+            stage.refuses(await stage.asked(), "Error", "no")
+
+        nursery.start_soon(refuse)
+        services = RecordedServices()
+        kept = weakref.ref(services)
+        gc.collect()
+        gc.disable()
+        try:
+            with suppress(PluginFailed):
+                await plugin.request("before", b"{}", services=services)
+            del services
+            assert kept() is None
+        finally:
+            gc.enable()
 
 
 async def test_several_tools_of_one_call_run_side_by_side(
