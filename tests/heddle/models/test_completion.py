@@ -335,6 +335,7 @@ def test_usage_may_come_with_every_chunk_or_with_the_last_choice() -> None:
         delta(content="a") | {"usage": {"prompt_tokens": 3, "completion_tokens": 1}},
         delta("stop") | {"usage": {"prompt_tokens": 3, "completion_tokens": 2}},
         {"choices": None, "usage": None},
+        {"choices": None, "usage": {}},
     )
 
     assert answer.usage == Usage(3, 2)
