@@ -343,8 +343,10 @@ class _Reading:
         components = self._components(raw.get("components", []))
         tools = self._tools(raw.get("tools", []))
         files = self._files(raw.get("files", []))
-        if not any(raw.get(name) for name in ("components", "tools", "discoverTools")):
-            self._refuse("$", "this plugin provides nothing", _PROVIDE)
+        provided = ("components", "tools", "discoverTools")
+        if not any(raw.get(name) for name in provided):
+            what = _missing("this plugin provides nothing", raw, *provided)
+            self._refuse("$", what, _PROVIDE)
         if self.problems:
             return None
         return Manifest(
@@ -615,10 +617,10 @@ class _Reading:
         try:
             folder = self._folder.resolve()
             real = (folder / written).resolve()
+            real.exists()  # raises for a name that the file system cannot have
         except (OSError, ValueError, RuntimeError) as error:
-            self._refuse(
-                path, f"{_shown(written)} is not a path: {error}", "Check the path."
-            )
+            why = getattr(error, "strerror", None) or error
+            self._refuse(path, f"{_shown(written)} is not a path: {why}", "Check the path.")
             return None
         if real.is_relative_to(folder) and real != folder:
             return real
@@ -658,11 +660,13 @@ class _Reading:
             if key == "seams":
                 if key not in raw:
                     fix = f"Name at least one of: {', '.join(SEAMS)}."
-                    self._refuse(where, "a middleware subscribes to seams", fix, component)
+                    what = _missing("a middleware subscribes to seams", raw, key)
+                    self._refuse(where, what, fix, component)
                 continue
             if key not in raw:
                 if info.required:
-                    self._refuse(where, f"{key!r} is missing", "Add it.", component)
+                    what = _missing(f"{key!r} is missing", raw, key)
+                    self._refuse(where, what, "Add it.", component)
                 continue
             try:
                 values[info.name] = msgspec.convert(raw[key], info.type)
@@ -726,6 +730,16 @@ class _Reading:
 
 
 _PROVIDE: Final = "Declare 'components' or 'tools', or set 'discoverTools'."
+
+
+def _missing(what: str, raw: Mapping[str, Any], *names: str) -> str:
+    """``what``, and the field that is there and was probably meant to be one of these."""
+    known = {key for each in (_MANIFEST_FIELDS, *_KIND_FIELDS.values()) for key in each}
+    for key in raw:
+        guess = None if key in known else nearest(str(key), names)
+        if guess is not None:
+            return f"{what}; is {key!r} a misspelling of {guess!r}?"
+    return what
 
 
 def known_name(struct: type[Struct], attribute: str) -> str:

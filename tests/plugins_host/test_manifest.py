@@ -525,6 +525,12 @@ def test_a_tool_is_an_executable_inside_the_folder(
     assert says in problem.what
 
 
+def test_a_tool_of_the_plugins_own_is_served_by_a_type_that_can_be() -> None:
+    problem = only(plugin(tools=[{"name": "t", "componentType": "not a name"}]))
+    assert problem.path == "$.tools[0].componentType"
+    assert problem.what == "'not a name' is not the name of a component type"
+
+
 @pytest.mark.parametrize("tool", [{}, {"path": "bin/tool", "componentType": "Mine"}])
 def test_a_tool_is_either_a_file_or_served(folder: Path, tool: dict[str, Any]) -> None:
     assert only(tools(**tool), folder).path == "$.tools[0]"
@@ -640,3 +646,41 @@ def nearly_manifests(draw: Callable[[st.SearchStrategy[Any]], Any]) -> Any:
 def test_any_json_is_a_manifest_or_a_manifest_error(raw: object) -> None:
     with suppress(ManifestError):
         assert read(raw).name
+
+
+# --- what was probably meant -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("raw", "what"),
+    [
+        (
+            {"name": "p", "version": "1", "componnts": [{"componentType": "A"}]},
+            "this plugin provides nothing; is 'componnts' a misspelling of 'components'?",
+        ),
+        (
+            middleware(seam={"node": ["before"]}),
+            "a middleware subscribes to seams; is 'seam' a misspelling of 'seams'?",
+        ),
+        (
+            {"name": "p", "verson": "1", "discoverTools": True},
+            "'version' is missing; is 'verson' a misspelling of 'version'?",
+        ),
+        ({"name": "p", "discoverTools": True, "author": "me"}, "'version' is missing"),
+    ],
+)
+def test_what_is_missing_may_be_there_misspelt(raw: dict[str, Any], what: str) -> None:
+    assert only(raw).what == what
+
+
+@pytest.mark.parametrize("where", ["tools", "files"])
+def test_a_name_longer_than_the_file_system_takes_is_no_path(
+    where: str, tmp_path: Path
+) -> None:
+    entries = {
+        "tools": {"name": "t", "path": "x" * 5000},
+        "files": {"path": "x" * 5000, "dest": "there"},
+    }
+    problem = only(plugin(**{where: [entries[where]]}), tmp_path)
+    assert problem.path == f"$.{where}[0].path"
+    assert problem.what.endswith("… is not a path: File name too long")
