@@ -755,6 +755,27 @@ async def test_time_stands_still_while_a_tool_runs_and_goes_on_where_it_stood(
         assert trio.current_time() == pytest.approx(20 + 100 + 10)
 
 
+async def test_a_sign_of_life_while_a_tool_runs_starts_the_wait_again(
+    autojump_clock: MockClock,
+) -> None:
+    async def slow(_: dict[str, Any]) -> dict[str, Any]:
+        await trio.sleep(100)
+        return {}
+
+    async with plugin_pair() as (plugin, troupe), trio.open_nursery() as nursery:
+        await plugin.start()
+        stage = troupe.stages[0]
+        asked = ask(nursery, plugin, patience=30, services=RecordedServices({"slow": slow}))
+        request = await stage.asked()
+        await trio.sleep(20)
+        reverse = stage.asks("runTool", request, name="slow", input={})
+        await trio.sleep(50)
+        stage.reports(request, {})
+        await stage.told(reverse)
+        assert isinstance(await asked.failure(), PluginOverdue)
+        assert trio.current_time() == pytest.approx(20 + 100 + 30)
+
+
 async def test_a_tool_that_never_ends_is_ended_at_ten_times_the_patience(
     autojump_clock: MockClock,
 ) -> None:
