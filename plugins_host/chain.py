@@ -21,6 +21,7 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar, assert_never
 import msgspec
 from msgspec import Raw, Struct
 
+from plugins_host.calls import PATIENCE
 from plugins_host.conversation import ModelRequest
 from plugins_host.faults import Fault
 from plugins_host.model_edits import EditError, edited, read_response
@@ -49,9 +50,6 @@ from plugins_host.verdicts import (
     VerdictError,
     read_verdict,
 )
-
-# How long a consultation may be silent. Seconds; `--plugin-timeout` changes it.
-PATIENCE: Final = 30.0
 
 CONSULT: Final = "consult"
 

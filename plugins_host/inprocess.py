@@ -17,8 +17,7 @@ import trio
 from msgspec import Raw
 
 from plugins_host.authoring import HostError, Services, Signal
-from plugins_host.calls import CEILING, Budget
-from plugins_host.chain import PATIENCE
+from plugins_host.calls import CEILING, PATIENCE, Budget
 from plugins_host.channel import PluginLine, PluginLog
 from plugins_host.dispatch import Dispatch, Question
 from plugins_host.faults import Fault

@@ -16,6 +16,7 @@ import trio
 from msgspec import Raw, Struct
 
 from actors import Actor, ActorCrashed, ActorGone, Call, LateReply, Restart, Supervisor
+from plugins_host.calls import PATIENCE
 from plugins_host.channel import Channel, Counts, PluginLine, PluginLog
 from plugins_host.child import Child, SpawnError, spawn
 from plugins_host.frames import MAX_LINE
@@ -26,9 +27,6 @@ from plugins_host.reverse import CallServices
 
 # From the start of the process to its answer to `init`. Seconds.
 START_TIMEOUT: Final = 10.0
-
-# How long a call may be silent. Seconds; `--plugin-timeout` changes it.
-PATIENCE: Final = 30.0
 
 Spawn = Callable[[PluginProgram], Awaitable[Child]]
 
