@@ -1,9 +1,16 @@
-"""The types of values on a command line, for all programs of heddle."""
+"""Flags that several programs of heddle have, and the types of their values.
+
+`engine_options` are those that become `heddle.launch.RunOptions`: a parameter of each
+name, so that a limit is declared here and there, and in no command.
+"""
 
 import math
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 import click
+
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class Milliseconds(click.ParamType[float]):
@@ -56,3 +63,84 @@ class Variable(click.ParamType[str]):
 MILLISECONDS: Final = Milliseconds()
 COUNT: Final = Count()
 VARIABLE: Final = Variable()
+
+
+def plugin_settings_options(command: Command) -> Command:
+    """What plugins are given: ``plugin_config`` and ``plugin_env``."""
+    command = click.option(
+        "--plugin-env",
+        metavar="NAME",
+        type=VARIABLE,
+        multiple=True,
+        help="A variable of the environment that plugins may see. Repeat it.",
+    )(command)
+    return click.option(
+        "--plugin-config",
+        metavar="TYPE=JSON|TYPE=@FILE",
+        multiple=True,
+        help="Settings of one middleware. Repeat it.",
+    )(command)
+
+
+def plugin_options(command: Command) -> Command:
+    """Which plugins there are, ``plugins``, and what they are given."""
+    return click.option(
+        "--plugin",
+        "plugins",
+        metavar="FILE",
+        multiple=True,
+        help="A plugin's manifest or Python module. Repeat it: they are asked in order.",
+    )(plugin_settings_options(command))
+
+
+def plugin_timeout_option(default: int) -> Callable[[Command], Command]:
+    """``--plugin-timeout``, which is ``default`` milliseconds when it is not given."""
+    return _time(
+        "--plugin-timeout", default, "Silence after which a plugin call is given up."
+    )
+
+
+def engine_options(command: Command) -> Command:
+    """What an engine is opened with: tools, plugins and limits."""
+    for option in reversed(_ENGINE):
+        command = option(command)
+    return command
+
+
+def _time(name: str, default: int, text: str) -> Callable[[Command], Command]:
+    return click.option(
+        name,
+        metavar="MS",
+        type=MILLISECONDS,
+        default=default,
+        show_default=True,
+        help=text,
+    )
+
+
+def _count(name: str, default: int, text: str) -> Callable[[Command], Command]:
+    return click.option(
+        name, metavar="N", type=COUNT, default=default, show_default=True, help=text
+    )
+
+
+_ENGINE: Final[tuple[Callable[[Any], Any], ...]] = (
+    click.option(
+        "--tools-dir",
+        metavar="DIR",
+        type=click.Path(),
+        help="Folder of tool executables; a tool is named as its file without extension.",
+    ),
+    click.option(
+        "--max-tools",
+        metavar="N",
+        type=COUNT,
+        help="Tools that run at a time.  [default: 4 for each core]",
+    ),
+    _time("--tool-timeout", 30_000, "Time for one execution of a tool."),
+    _time("--timeout", 300_000, "Time for a whole run."),
+    _count("--max-iterations", 50, "Node executions in a run."),
+    _count("--max-node-attempts", 3, "Attempts at a node each time a run arrives there."),
+    plugin_options,
+    plugin_timeout_option(30_000),
+)

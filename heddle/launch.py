@@ -181,14 +181,19 @@ def load(
     return prepare(data, name=path, format=format, installed=installed)
 
 
-def install(options: RunOptions) -> Installed:
+def install(options: RunOptions, *, shared: bool = False) -> Installed:
     """Read the plugins that the options name and check their settings; starts nothing.
+
+    ``shared`` is whether one process of each plugin serves many runs.
 
     Raises:
         Fault: What stands against installing them.
     """
     return installation.install(
-        options.plugins, options.plugin_config, variables=options.plugin_env
+        options.plugins,
+        options.plugin_config,
+        variables=options.plugin_env,
+        shared=shared,
     )
 
 

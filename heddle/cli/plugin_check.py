@@ -4,13 +4,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from heddle.cli.options import (
-    debug_option,
-    is_debugging,
-    plugin_settings_options,
-    plugin_timeout_option,
-)
+from heddle.cli.options import debug_option, is_debugging
 from heddle.cli.wording import fit, line
+from heddle.flags import plugin_settings_options, plugin_timeout_option
 
 if TYPE_CHECKING:
     from plugins_host import Finding

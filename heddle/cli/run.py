@@ -6,7 +6,7 @@ stdout carries the result, or the frames of ``--protocol``, and nothing else.
 import gc
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,21 +14,16 @@ import click
 
 from heddle.cli.exits import WrongUsage, output_failed
 from heddle.cli.inputs import read_input
-from heddle.cli.options import (
-    COUNT,
-    MILLISECONDS,
-    debug_option,
-    is_debugging,
-    plugin_options,
-    plugin_timeout_option,
-)
+from heddle.cli.options import debug_option, is_debugging
 from heddle.cli.own_stdout import own_stdout
 from heddle.cli.wording import fit_json
+from heddle.flags import engine_options
 from plugins_host import Fault, one_of
 
 if TYPE_CHECKING:
     from heddle.cli.readers import Reader
-    from heddle.launch import RunOptions
+    from heddle.installation import Installed
+    from heddle.launch import Prepared, RunOptions
 
 # The protocols of `heddle.cli.frames`, named here so that help need not load it.
 PROTOCOLS: Final = ("heddle",)
@@ -54,52 +49,7 @@ Examples:
     metavar="JSON|@FILE|-",
     help="The starting state, a JSON object; - reads it from stdin.",
 )
-@click.option(
-    "--tools-dir",
-    metavar="DIR",
-    type=click.Path(),
-    help="Folder of tool executables; a tool is named as its file without extension.",
-)
-@click.option(
-    "--max-tools",
-    metavar="N",
-    type=COUNT,
-    help="Tools that run at a time.  [default: 4 for each core]",
-)
-@click.option(
-    "--tool-timeout",
-    metavar="MS",
-    type=MILLISECONDS,
-    default=30_000,
-    show_default=True,
-    help="Time for one execution of a tool.",
-)
-@click.option(
-    "--timeout",
-    metavar="MS",
-    type=MILLISECONDS,
-    default=300_000,
-    show_default=True,
-    help="Time for the whole run.",
-)
-@click.option(
-    "--max-iterations",
-    metavar="N",
-    type=COUNT,
-    default=50,
-    show_default=True,
-    help="Node executions in a run.",
-)
-@click.option(
-    "--max-node-attempts",
-    metavar="N",
-    type=COUNT,
-    default=3,
-    show_default=True,
-    help="Attempts at a node each time the run arrives there.",
-)
-@plugin_options
-@plugin_timeout_option(30_000)
+@engine_options
 @click.option(
     "--no-stream",
     is_flag=True,
@@ -120,21 +70,12 @@ def command(
     flow: str,
     input_: str | None,
     *,
-    tools_dir: str | None,
-    max_tools: int | None,
-    tool_timeout: float,
-    timeout: float,
-    max_iterations: int,
-    max_node_attempts: int,
-    plugins: Sequence[str],
-    plugin_config: Sequence[str],
-    plugin_env: Sequence[str],
-    plugin_timeout: float,
     no_stream: bool,
     protocol: str | None,
     interactive: bool,
     verbose: bool,
     quiet: bool,
+    **engine: Any,
 ) -> None:
     """Run FLOW, an Agent Spec document in JSON or YAML, and print its result as JSON.
 
@@ -159,22 +100,11 @@ def command(
 
     from heddle import launch
 
-    options = launch.RunOptions(
-        inputs=inputs,
-        tools_dir=tools_dir,
-        max_iterations=max_iterations,
-        max_node_attempts=max_node_attempts,
-        timeout=timeout,
-        tool_timeout=tool_timeout,
-        plugin_timeout=plugin_timeout,
-        max_tools=max_tools,
-        # A model's pieces are only for readers; --quiet leaves none.
-        stream=not no_stream and streams() and (not quiet or protocol is not None),
-        plugins=tuple(plugins),
-        plugin_config=tuple(plugin_config),
-        plugin_env=tuple(plugin_env),
-    )
-    with own_stdout(shared=any(not each.endswith(".json") for each in plugins)) as stdout:
+    # A model's pieces are only for readers; --quiet leaves none.
+    stream = not no_stream and streams() and (not quiet or protocol is not None)
+    options = launch.RunOptions(inputs=inputs, stream=stream, **engine)
+    imported = any(not each.endswith(".json") for each in options.plugins)
+    with own_stdout(shared=imported) as stdout:
         run_once(
             flow,
             options,
@@ -199,22 +129,12 @@ def run_once(
     interactive: bool,
 ) -> None:
     """Load, run, and print the result; or run and print for each line of a chat."""
-    from heddle import launch
-
-    try:
-        installed = launch.install(options)
-        prepared = launch.load(flow, installed=installed)
-    except Fault as error:
-        if protocol is not None:
-            from heddle.cli.frames import error_frame
-
-            with suppress(OSError):  # the error itself is told on stderr
-                os.write(stdout, error_frame(error))
-        raise
+    installed, prepared = load(flow, options, frames=None if protocol is None else stdout)
     warnings = [str(each) for each in prepared.warnings]
 
     import trio
 
+    from heddle import launch
     from heddle.cli.logs import told_to
     from heddle.cli.plain import overheard, warning
     from heddle.cli.session import Session
@@ -258,6 +178,24 @@ def run_once(
             print_result(result, stdout)
         except OSError as error:
             raise output_failed(error) from error
+
+
+def load(
+    flow: str, options: "RunOptions", *, frames: int | None
+) -> "tuple[Installed, Prepared]":
+    """Read plugins and document; ``frames`` is where to say in a frame what is wrong."""
+    from heddle import launch
+
+    try:
+        installed = launch.install(options)
+        return installed, launch.load(flow, installed=installed)
+    except Fault as error:
+        if frames is not None:
+            from heddle.cli.frames import error_frame
+
+            with suppress(OSError):  # the error itself is told on stderr
+                os.write(frames, error_frame(error))
+        raise
 
 
 def choose(

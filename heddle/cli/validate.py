@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from heddle.cli.options import debug_option, plugin_options
+from heddle.cli.options import debug_option
 from heddle.cli.wording import fit, fit_json
+from heddle.flags import plugin_options
 from plugins_host import Fault
 
 if TYPE_CHECKING:

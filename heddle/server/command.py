@@ -8,12 +8,12 @@
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from heddle import __version__
-from heddle.flags import COUNT, MILLISECONDS, VARIABLE
+from heddle.flags import COUNT, MILLISECONDS, engine_options
 from heddle.server.logs import ServerLog, tell
 from heddle.server.settings import MAX_BODY, Settings, is_loopback
 from plugins_host import Fault, sentence
@@ -53,74 +53,8 @@ Examples:
 )
 @click.option("--tls-cert", metavar="FILE", help="Certificate and chain, PEM.")
 @click.option("--tls-key", metavar="FILE", help="Its private key, PEM.")
-@click.option("--tools-dir", metavar="DIR", help="Folder of tool executables.")
 @click.option("--flows-root", metavar="DIR", help="Folder of flows that callers may name.")
-@click.option(
-    "--plugin",
-    "plugins",
-    metavar="FILE",
-    multiple=True,
-    help="A plugin's manifest or Python module. Repeat it: they are asked in order.",
-)
-@click.option(
-    "--plugin-config",
-    metavar="TYPE=JSON|TYPE=@FILE",
-    multiple=True,
-    help="Settings of one middleware. Repeat it.",
-)
-@click.option(
-    "--plugin-env",
-    metavar="NAME",
-    type=VARIABLE,
-    multiple=True,
-    help="A variable of the environment that plugins may see. Repeat it.",
-)
-@click.option(
-    "--plugin-timeout",
-    metavar="MS",
-    type=MILLISECONDS,
-    default=30_000,
-    show_default=True,
-    help="Silence after which a plugin call is given up.",
-)
-@click.option(
-    "--max-tools",
-    metavar="N",
-    type=COUNT,
-    help="Tools that run at a time.  [default: 4 for each core]",
-)
-@click.option(
-    "--tool-timeout",
-    metavar="MS",
-    type=MILLISECONDS,
-    default=30_000,
-    show_default=True,
-    help="Time for one execution of a tool.",
-)
-@click.option(
-    "--timeout",
-    metavar="MS",
-    type=MILLISECONDS,
-    default=300_000,
-    show_default=True,
-    help="Time for a whole run.",
-)
-@click.option(
-    "--max-iterations",
-    metavar="N",
-    type=COUNT,
-    default=50,
-    show_default=True,
-    help="Node executions in a run.",
-)
-@click.option(
-    "--max-node-attempts",
-    metavar="N",
-    type=COUNT,
-    default=3,
-    show_default=True,
-    help="Attempts at a node each time a run arrives there.",
-)
+@engine_options
 @click.option(
     "--max-concurrent",
     metavar="N",
@@ -184,17 +118,7 @@ def command(
     socket_path: str | None,
     tls_cert: str | None,
     tls_key: str | None,
-    tools_dir: str | None,
     flows_root: str | None,
-    plugins: tuple[str, ...],
-    plugin_config: tuple[str, ...],
-    plugin_env: tuple[str, ...],
-    plugin_timeout: float,
-    max_tools: int | None,
-    tool_timeout: float,
-    timeout: float,
-    max_iterations: int,
-    max_node_attempts: int,
     max_concurrent: int,
     drain_timeout: float,
     max_body: int,
@@ -203,6 +127,7 @@ def command(
     allow_net: tuple[str, ...],
     allow_request_code: bool,
     log_format: str,
+    **engine: Any,
 ) -> None:
     """Run flows for others, over HTTP and WebSocket.
 
@@ -215,23 +140,10 @@ def command(
             where="--allow-request-code",
             fix="Leave it out.",
         )
-    if tls_key is not None and tls_cert is None:
-        raise CannotStart(
-            "a key needs its certificate", where="--tls-key", fix="Give --tls-cert too."
-        )
-    if socket_path is not None and tls_cert is not None:
-        raise CannotStart(
-            "a Unix socket has no TLS", where="--socket", fix="Leave out --tls-cert."
-        )
-    if auth_token is not None and not _is_credential(auth_token):
-        raise CannotStart(
-            "it is empty, or has characters that no header carries",
-            where=f"--auth-token or ${TOKEN_VARIABLE}",
-            fix="Use letters, digits and punctuation.",
-        )
+    _check_tls(tls_cert, tls_key, socket_path)
+    _check_token(auth_token)
 
     from heddle import launch
-    from heddle.installation import install
     from heddle.server.flows_root import is_folder
     from heddle.server.serve import Loaded
 
@@ -239,6 +151,7 @@ def command(
         raise CannotStart(
             f"there is no readable folder {flows_root!r}", where="--flows-root"
         )
+    options = launch.RunOptions(**engine)
     loaded = Loaded(
         Settings(
             flows_root=flows_root,
@@ -249,19 +162,8 @@ def command(
             drain_timeout=drain_timeout,
             json_logs=log_format == "json",
         ),
-        launch.RunOptions(
-            tools_dir=tools_dir,
-            max_iterations=max_iterations,
-            max_node_attempts=max_node_attempts,
-            timeout=timeout,
-            tool_timeout=tool_timeout,
-            plugin_timeout=plugin_timeout,
-            max_tools=max_tools,
-            plugins=plugins,
-            plugin_config=plugin_config,
-            plugin_env=plugin_env,
-        ),
-        install(plugins, plugin_config, variables=plugin_env, shared=True),
+        options,
+        launch.install(options, shared=True),
         max_concurrent,
     )
 
@@ -280,6 +182,26 @@ def command(
         return listeners
 
     _run(loaded, bind)
+
+
+def _check_tls(cert: str | None, key: str | None, socket_path: str | None) -> None:
+    if key is not None and cert is None:
+        raise CannotStart(
+            "a key needs its certificate", where="--tls-key", fix="Give --tls-cert too."
+        )
+    if socket_path is not None and cert is not None:
+        raise CannotStart(
+            "a Unix socket has no TLS", where="--socket", fix="Leave out --tls-cert."
+        )
+
+
+def _check_token(token: str | None) -> None:
+    if token is not None and not _is_credential(token):
+        raise CannotStart(
+            "it is empty, or has characters that no header carries",
+            where=f"--auth-token or ${TOKEN_VARIABLE}",
+            fix="Use letters, digits and punctuation.",
+        )
 
 
 def _run(loaded: "Loaded", bind: "Callable[[], Sequence[Listener]]") -> None:
