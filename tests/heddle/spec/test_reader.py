@@ -611,6 +611,15 @@ def test_what_is_newer_than_the_declared_version_is_refused() -> None:
     ]
 
 
+def test_what_came_with_the_declared_version_may_be_used() -> None:
+    document = agent(
+        agentspec_version="25.4.2",
+        human_in_the_loop=False,
+        tools=[{"component_type": "BuiltinTool", "name": "b", "tool_type": "x"}],
+    )
+    assert not problems_of(document)
+
+
 def test_a_newer_field_with_its_default_is_as_good_as_absent() -> None:
     tool = {"component_type": "ServerTool", "name": "t", "requires_confirmation": False}
     document = agent(agentspec_version="25.4.1", tools=[tool], human_in_the_loop=True)
@@ -772,6 +781,13 @@ def branching_flow(*edges: dict[str, Any]) -> dict[str, Any]:
     document["data_flow_connections"] = [data_edge("start", "name", "ask", "value")]
     document["control_flow_connections"] = [control_edge("start", "ask"), *edges]
     return document
+
+
+def test_which_of_two_unbranched_edges_is_taken_is_the_graphs_affair() -> None:
+    document = branching_flow(
+        control_edge("ask", "end", "next"), control_edge("ask", "start", "next")
+    )
+    assert not problems_of(document)
 
 
 def test_a_branch_leads_to_one_node() -> None:

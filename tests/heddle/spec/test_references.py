@@ -224,6 +224,17 @@ def test_a_value_that_nobody_supplies_is_told_so() -> None:
             ],
         ),
         (
+            agent(
+                llm_config={**LLM, "$referenced_components": {"e": 5}},
+                **{"$referenced_components": {"e": 5}},
+            ),
+            [
+                "$.llm_config.$referenced_components.e: the id 'e' is defined twice: it is "
+                "also "
+                "at $.$referenced_components.e. Keep one definition."
+            ],
+        ),
+        (
             agent(tools=[ref(5)]),  # type: ignore[arg-type]
             ["$.tools[0].$component_ref: a reference is the text of an id, not 5"],
         ),

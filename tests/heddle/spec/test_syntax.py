@@ -160,6 +160,11 @@ def test_any_bytes_are_an_object_or_a_document_error(data: bytes, kind: Format) 
             "them.",
         ),
         (
+            b'{"x": 1, "x": "\\u003a"}',
+            "flow.json $.x: the key 'x' is written 2 times in one object. Keep one of "
+            "them.",
+        ),
+        (
             b'{"a:b": 1, "a\\u003ab": 2}',
             "flow.json $['a:b']: the key 'a:b' is written 2 times in one object. Keep one "
             "of "

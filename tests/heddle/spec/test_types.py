@@ -128,6 +128,26 @@ def test_types_that_branch_at_every_level_are_compared_in_no_time() -> None:
     assert not is_subtype(schema, {**schema, "$defs": {**definitions, "l60": INTEGER}})
 
 
+def test_an_answer_that_rests_on_a_wrong_assumption_is_forgotten() -> None:
+    # Whether inner fits inner is asked inside the question whether outer fits outer,
+    # which then turns out not to.
+    def types(flag: Any) -> dict[str, Any]:
+        return {
+            "outer": object_of(inner={"$ref": "#/$defs/inner"}, flag=flag),
+            "inner": object_of(outer={"$ref": "#/$defs/outer"}),
+        }
+
+    outer, inner = {"$ref": "#/$defs/outer"}, {"$ref": "#/$defs/inner"}
+    source = {**object_of(one=outer, two=inner), "$defs": types(BOOLEAN)}
+    destination = {
+        **any_of(object_of(one=outer), object_of(two=inner)),
+        "$defs": types(LIST),
+    }
+
+    assert not is_subtype(source, destination)
+    assert is_subtype({**source, "$defs": types(LIST)}, destination)
+
+
 def test_a_reference_that_leads_to_itself_says_nothing() -> None:
     circle = {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}
     assert is_subtype(circle, INTEGER)

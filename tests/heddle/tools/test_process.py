@@ -366,17 +366,18 @@ async def test_cancellation_at_any_point_leaves_nothing(
 
 
 async def test_an_answer_that_was_there_in_time_counts_although_the_loop_was_late(
-    tool: WriteTool,
+    tool: WriteTool, tmp_path: Path
 ) -> None:
-    program = tool("sleep 0.2; echo '{\"a\":1}'")
+    started = tmp_path / "started"
+    program = tool(f"sleep 0.1; echo > {started}; sleep 0.2; echo '{{\"a\":1}}'")
     async with trio.open_nursery() as nursery:
 
         async def block_the_loop() -> None:
-            await trio.sleep(0.02)
-            time.sleep(1)  # noqa: ASYNC251  the loop is to be blocked
+            await trio.to_thread.run_sync(appears, started)
+            time.sleep(1.5)  # noqa: ASYNC251  the loop is to be blocked
 
         nursery.start_soon(block_the_loop)
-        assert await run(program, timeout=0.5) == {"a": 1}
+        assert await run(program, timeout=1) == {"a": 1}
 
 
 async def test_orphans_are_collected_where_heddle_is_the_first_process_of_a_container(
