@@ -172,6 +172,28 @@ async def test_making_the_actor_anew_may_fail_too(autojump_clock: MockClock) -> 
     assert [type(event.error) for event in exits.seen[:3]] == [ValueError, OSError, OSError]
 
 
+async def test_who_is_refused_while_a_child_rests_is_not_told_of_the_crash_before(
+    autojump_clock: MockClock,
+) -> None:
+    async with Supervisor("s", backoff=Backoff(base=60, cap=60)) as supervisor:
+        ref = supervisor.start(Counter, name="counter 1", restart=Restart.TRANSIENT)
+        with pytest.raises(ActorCrashed):
+            await ref.call(Fail())
+        refused: list[Exception] = []
+
+        async def call() -> None:
+            try:
+                await ref.call(Read())
+            except ActorGone as gone:
+                refused.append(gone)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(call)
+            await wait_all_tasks_blocked()
+            ref.end(Ending.STOP)
+        assert [type(each) for each in refused] == [ActorGone]
+
+
 @pytest.mark.parametrize("ending", Ending, ids=by_name)
 async def test_a_child_that_rests_before_a_start_ends_at_once(
     ending: Ending, autojump_clock: MockClock
