@@ -265,6 +265,22 @@ async def test_a_plugin_that_was_given_up_recovers_by_a_probe(
         assert len(troupe.stages) == 1
 
 
+async def test_a_start_that_goes_well_makes_up_for_the_deaths_before(
+    autojump_clock: MockClock,
+) -> None:
+    async with plugin_pair() as (plugin, troupe):
+        troupe.refuse = SpawnError("no", "")
+        for _ in range(4):
+            await dies_at_start(plugin)
+        troupe.refuse = None
+        await plugin.start()
+        troupe.stages[0].exits(1)
+        await wait_all_tasks_blocked()
+        troupe.refuse = SpawnError("no", "")
+        waits = [await dies_at_start(plugin) for _ in range(4)]
+        assert waits == pytest.approx([0, 0.1, 0.2, 0.4])
+
+
 async def test_nobody_probes_a_plugin_that_nobody_asks_for(
     autojump_clock: MockClock,
 ) -> None:

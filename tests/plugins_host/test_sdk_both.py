@@ -440,6 +440,18 @@ def test_events_and_logs_do_not_wait_and_a_refusal_goes_to_stderr(plugin: Driver
     assert "heddle refused a call: not granted" in plugin.stderr
 
 
+def test_heddle_is_told_where_one_frame_for_several_stands_when_that_took_a_while(
+    plugin: Driver,
+) -> None:
+    slow = ("Slow", {"seconds": 0.2})
+    asked = consult("toolCall", "before", "Gate", slow, "Gate", "Gate", input={})
+
+    call = plugin.start("consult", asked)
+
+    assert plugin.receive() == {"id": call, "partial": {"at": "Gate"}}
+    assert len(plugin.answer(call)["result"]["verdicts"]) == 4
+
+
 # --- cancelling -------------------------------------------------------------------------
 
 

@@ -367,6 +367,23 @@ def test_plain_and_async_handlers_share_a_consult(start: Start) -> None:
         assert last["verdict"]["input"] == {"n": 111}
 
 
+def test_a_plain_handler_after_an_async_one_is_told_what_it_cannot_await(
+    start: Start,
+) -> None:
+    plugin = start(
+        "async def slow(event, ctx):\n"
+        "    return proceed()\n"
+        "def quick(event, ctx):\n"
+        "    ctx.run_tool('x')\n"
+        "serve({'S': {'toolCall': {'before': slow}}, 'Q': {'toolCall': {'before': quick}}})"
+    )
+
+    said = plugin.ask("consult", consult("toolCall", "before", "S", "Q", input={}))
+
+    message = said["verdicts"][-1]["error"]["message"]
+    assert message.startswith("ctx.run_tool is awaited, which a plain function cannot do")
+
+
 def test_questions_from_a_file_are_answered_by_async_handlers_too(
     tmp_path: Path, start: Start
 ) -> None:
