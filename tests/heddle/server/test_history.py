@@ -62,12 +62,19 @@ def test_runs_with_a_caller_do_not_push_out_those_to_be_fetched_later() -> None:
     assert history.get("later") is not None
 
 
+def test_all_are_listed_as_they_ended_the_newest_first() -> None:
+    history: History[Run] = History()
+    for number in range(6):
+        history.add(Run(str(number), detached=number % 3 == 0))
+    assert [run.id for run in history] == ["5", "4", "3", "2", "1", "0"]
+
+
 @given(st.lists(st.integers(0, 50), max_size=60), st.integers(1, 10), st.integers(0, 120))
 def test_the_newest_that_fit_are_kept(weights: list[int], runs: int, size: int) -> None:
     shelf: Shelf[Run] = Shelf(HistoryLimits(runs, size))
     for number, weight in enumerate(weights):
-        shelf.add(Run(str(number), weight))
-        kept = [run.weight for run in shelf]
+        shelf.add(Run(str(number), weight), number)
+        kept = [run.weight for _, run in shelf]
         assert kept == weights[: number + 1][::-1][: len(kept)]
         assert shelf.bytes == sum(kept)
         assert len(kept) == 1 or (len(kept) <= runs and sum(kept) <= size)
