@@ -131,6 +131,12 @@ class Served:
         found: list[dict[str, Any]] = self.ask("GET", f"/v1/runs{query}").json["runs"]
         return found
 
+    def metric(self, name: str) -> float:
+        """What it counts, without labels."""
+        text = self.ask("GET", "/metrics").body.decode()
+        [line] = [each for each in text.splitlines() if each.startswith(f"{name} ")]
+        return float(line.rpartition(" ")[2])
+
     def started(self) -> str:
         """The id of the run that is going on, once there is one at a node."""
         [run] = self.until(lambda: [r for r in self.runs("running") if r.get("node")])

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.heddle.server.serving import (
+    HANDSHAKE,
     STRAIGHT,
     WAITING,
     refused,
@@ -181,6 +182,7 @@ def test_a_signal_lets_what_goes_on_end(tmp_path: Path) -> None:
         assert served.ask("GET", "/healthz").status == 200
         late = served.ask("POST", "/v1/runs", {"flow": STRAIGHT})
         assert (late.status, late.error[0]) == (503, "Draining")
+        assert served.ask("GET", "/v1/stream", headers=HANDSHAKE).status == 503
         assert served.ask("DELETE", f"/v1/runs/{run}").status == 202
         assert b"event: error" in response.read()
         assert served.ended() == 0
@@ -211,12 +213,30 @@ def test_a_drain_ends_by_its_time_or_by_a_second_signal(
 
 def test_json_logs_are_objects(tmp_path: Path) -> None:
     with server(tmp_path, "--log-format", "json") as served:
-        run = served.ask("POST", "/v1/runs", {"flow": STRAIGHT}).json["run"]
+        body = {"flow": STRAIGHT, "inputs": {"a": "secret"}}
+        run = served.ask("POST", "/v1/runs", body).json["run"]
         line = json.loads(served.line(run))
         assert (line["event"], line["run"], line["flow"]) == ("run", run, "flow")
         assert (line["status"], line["nodes"], line["level"]) == ("completed", 2, "info")
         assert line["seconds"] >= 0
         assert "secret" not in str(line)
+
+
+def test_the_log_says_that_a_run_failed_and_nothing_of_its_data(tmp_path: Path) -> None:
+    tools = Path(write_tools(tmp_path))
+    (tools / "wait").write_text("#!/bin/sh\necho secret >&2\nexit 3\n")
+    with server(tmp_path, "--tools-dir", str(tools)) as served:
+        done = served.ask("POST", "/v1/runs", {"flow": WAITING})
+        assert "secret" in done.error[1]
+        assert "error=NodeFailed" in served.line("status=failed")
+    assert "secret" not in "".join(served.log)
+
+
+def test_a_server_for_others_answers_to_any_name(tmp_path: Path) -> None:
+    stranger = {"Host": "heddle.example"}
+    for flags in (("--host", "0.0.0.0"), ("--auth-token", "t"), ("--cors-origin", "*")):
+        with server(tmp_path, *flags) as served:
+            assert served.ask("GET", "/healthz", headers=stranger).status == 200
 
 
 def test_nobody_reading_its_log_does_not_stop_it(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -207,6 +208,48 @@ def test_a_detached_run_goes_on_alone(served: Served) -> None:
     )
 
 
+@pytest.mark.parametrize("query", ["", "?stream=true"])
+def test_who_leaves_a_detached_run_lets_it_go_on(served: Served, query: str) -> None:
+    path = "/v1/runs?stream=true&detach=true" if query else "/v1/runs?detach=true"
+    with served.opened("POST", path, {"flow": WAITING}):
+        run = served.started()
+    served.until(lambda: served.metric("heddle_stream_readers") == 0)
+    assert served.started() == run
+    assert served.ask("DELETE", f"/v1/runs/{run}").status == 202
+    served.until(lambda: not served.runs("running"))
+
+
+def test_a_run_that_is_cancelled_while_its_caller_waits_is_a_409(served: Served) -> None:
+    with ThreadPoolExecutor() as beside:
+        answer = beside.submit(served.ask, "POST", "/v1/runs", {"flow": WAITING})
+        assert served.ask("DELETE", f"/v1/runs/{served.started()}").status == 202
+        done = answer.result()
+    assert (done.status, done.error) == (
+        409,
+        ("RunCancelled", "it was cancelled on request"),
+    )
+
+
+def test_no_more_runs_are_listed_than_are_asked_for(served: Served) -> None:
+    newest = [
+        served.ask("POST", "/v1/runs", {"flow": STRAIGHT}).json["run"] for _ in range(3)
+    ]
+    listed = served.ask("GET", "/v1/runs?limit=2&status=completed").json
+    check(served, "GET", "/v1/runs", 200, listed)
+    assert [each["run"] for each in listed["runs"]] == newest[:0:-1]
+    for query in ("limit=0", "limit=-1", "limit=x", "status=lost"):
+        assert served.ask("GET", f"/v1/runs?{query}").status == 400
+
+
+def test_what_looks_odd_in_a_flow_is_told_and_no_fault(served: Served) -> None:
+    odd = {**STRAIGHT, "nodez": []}
+    done = served.ask("POST", "/v1/validate", {"flow": odd})
+    assert (done.status, done.json["valid"]) == (200, True)
+    [warning] = done.json["warnings"]
+    assert "nodez" in warning["path"]
+    assert "nodes" in warning["fix"]
+
+
 def test_validating_runs_nothing(served: Served) -> None:
     before = len(served.runs())
     good = served.ask("POST", "/v1/validate", {"flow": STRAIGHT})
@@ -298,6 +341,13 @@ def test_another_content_type_is_a_415(served: Served, kind: str) -> None:
     assert done.status == 415
 
 
+@pytest.mark.parametrize(("coding", "status"), [("gzip", 415), ("identity", 200)])
+def test_a_compressed_body_is_a_415(served: Served, coding: str, status: int) -> None:
+    body = {"flow": STRAIGHT}
+    done = served.ask("POST", "/v1/runs", body, {"Content-Encoding": coding})
+    assert done.status == status
+
+
 def test_a_body_over_the_limit_is_a_413(served: Served) -> None:
     assert served.ask("POST", "/v1/runs", b" " * 100_001).status == 413
 
@@ -358,6 +408,9 @@ def test_pages_of_allowed_origins_may_read_answers_and_others_may_not(
     assert "POST" in asked.headers["access-control-allow-methods"]
     refusal = served.ask("GET", "/v1/nothing", headers=allowed)
     assert refusal.headers["access-control-allow-origin"] == "https://app.example"
+    assert "Heddle-Run" in refusal.headers["access-control-expose-headers"]
+    # What one origin was told must not be kept for another.
+    assert served.ask("GET", "/healthz").headers["vary"] == "Origin"
     other = {**allowed, "Origin": "https://evil.example"}
     assert (
         "access-control-allow-origin"

@@ -14,7 +14,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from heddle import launch
-from heddle.engine.faults import InputsRefused, NodeFailed, RunTimedOut
+from heddle.engine.faults import InputsRefused, NodeFailed, RunTimedOut, StartRefused
 from heddle.events import FlowStarted
 from heddle.launch import RunOptions, ToolsMissing
 from heddle.server.endings import (
@@ -39,6 +39,7 @@ from heddle.server.runs import (
     TooManyRuns,
 )
 from plugins_host import Fault
+from tests.heddle.server.serving import LOOPING
 from tests.heddle.server.works import PREPARED, Report, Scripted, echo, hang
 from tests.support.flows import branching, document, edge, end, flow, prop, start, tool
 
@@ -689,22 +690,23 @@ async def test_a_flow_fails_by_its_time_out_as_such() -> None:
         assert isinstance(run.error, RunTimedOut)
 
 
-async def test_a_node_that_fails_is_named() -> None:
-    prepared = launch.prepare(
-        document(
-            flow(
-                [start(inputs=[{"title": "n", "type": "integer"}]), end()], ["start", "end"]
-            )
-        ),
-        name="f",
-    )
+@pytest.mark.parametrize(
+    ("made", "kind", "node"),
+    [
+        (flow([start(inputs=[prop("n", "integer")]), end()], ["start", "end"]),
+         StartRefused, "start"),
+        (LOOPING, NodeFailed, "fork"),
+    ],
+)  # fmt: skip
+async def test_a_node_that_fails_is_named(made: Any, kind: type[Fault], node: str) -> None:
+    prepared = launch.prepare(document(made), name="f")
     async with launch.open_engine(RunOptions()) as engine, Runs(engine) as runs:
         run = runs.start(prepared, {"n": "no"}, stream=False, detached=False, flow="f")
         ending = await run.wait_ended()
         assert isinstance(ending, Failed)
-        assert isinstance(run.error, NodeFailed)
-        assert ending.error.type == "NodeFailed"
-        assert "node 'start'" in ending.error.message
+        assert type(run.error) is kind
+        assert ending.error.type == kind.__name__
+        assert f"node {node!r}" in ending.error.message
 
 
 # -- all together -----------------------------------------------------------------------

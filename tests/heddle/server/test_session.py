@@ -1,0 +1,178 @@
+"""What a socket owes to time and numbers: clients that are silent, deaf or greedy."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+from trio.abc import Stream
+from trio.testing import (
+    MockClock,
+    lockstep_stream_pair,
+    memory_stream_pair,
+    wait_all_tasks_blocked,
+)
+from trio_websocket import ConnectionClosed, WebSocketConnection, wrap_client_stream
+
+from heddle.server import socket
+from heddle.server.runs import Runs
+from heddle.server.settings import Settings
+from tests.heddle.server.serving import HANDSHAKE
+from tests.heddle.server.works import PREPARED, Scripted, hang
+
+OPENING = b"".join(
+    [
+        b"GET /v1/stream HTTP/1.1\r\nHost: localhost\r\n",
+        *(f"{name}: {value}\r\n".encode() for name, value in HANDSHAKE.items()),
+        b"\r\n",
+    ]
+)
+PING = b'{"type":"ping"}'
+FRAMED_PING = bytes((0x81, 0x80 | len(PING), 0, 0, 0, 0)) + PING
+
+
+class Served:
+    """One socket, and whether it has ended."""
+
+    def __init__(self, client: Stream, runs: Runs) -> None:
+        self.client = client
+        self.runs = runs
+        self.ended = trio.Event()
+
+
+@asynccontextmanager
+async def served(
+    pair: Any = memory_stream_pair, *, token: str | None = None
+) -> AsyncIterator[Served]:
+    """A socket whose runs wait for ever; the client is bytes."""
+    client, stream = pair()
+    async with Runs(Scripted(hang)) as runs, trio.open_nursery() as nursery:
+        service: Any = SimpleNamespace(
+            settings=Settings(auth_token=token),
+            runs=runs,
+            conceal=str,
+            draining=trio.Event(),
+            read_fields=lambda _: None,
+            start=lambda _, stream, detached: runs.start(
+                PREPARED, {}, stream=stream, detached=detached, flow="f"
+            ),
+        )
+        found = Served(client, runs)
+
+        async def serve() -> None:
+            shared = socket.SharedStream(stream)
+            await socket._serve(service, shared, known=token is None)
+            found.ended.set()
+
+        nursery.start_soon(serve)
+        yield found
+        nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def speaking(found: Served) -> AsyncIterator[WebSocketConnection]:
+    """A client that speaks the protocol."""
+    async with trio.open_nursery() as nursery:
+        yield await wrap_client_stream(nursery, found.client, "localhost", "/v1/stream")
+        nursery.cancel_scope.cancel()
+
+
+async def told(ws: WebSocketConnection) -> list[dict[str, Any]]:
+    """All that has been said until nothing more is."""
+    await ws.send_message('{"type":"ping","n":1}')
+    seen: list[dict[str, Any]] = []
+    while not seen or seen[-1]["type"] != "pong":
+        message = json.loads(await ws.get_message())
+        seen += message if isinstance(message, list) else [message]
+    return seen
+
+
+async def test_who_never_says_who_it_is_is_not_waited_for(
+    autojump_clock: MockClock,
+) -> None:
+    async with served(token="right") as found, speaking(found) as ws:
+        told = json.loads(await ws.get_message())
+        assert told["error"]["type"] == "unauthorized"
+        with pytest.raises(ConnectionClosed):
+            await ws.get_message()
+        await found.ended.wait()
+        assert trio.current_time() == socket.HANDSHAKE
+
+
+async def test_who_answers_no_ping_is_gone_and_its_runs_end(
+    autojump_clock: MockClock,
+) -> None:
+    async with served() as found:
+        run = b'{"type":"run","ref":"a"}'
+        frame = bytes((0x81, 0x80 | len(run), 0, 0, 0, 0)) + run
+        await found.client.send_all(OPENING + frame)
+        await wait_all_tasks_blocked()
+        assert found.runs.active == 1
+        await found.ended.wait()
+        assert trio.current_time() == 2 * socket.PING_EVERY
+        await found.runs.wait_empty()
+
+
+async def test_who_answers_pings_may_be_silent_for_an_hour(
+    autojump_clock: MockClock,
+) -> None:
+    async with served() as found, speaking(found) as ws:
+        await trio.sleep(3600)
+        assert [each["type"] for each in await told(ws)] == ["pong"]
+
+
+async def test_a_socket_follows_so_many_runs_and_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(socket, "MAX_FOLLOWED", 2)
+    async with served() as found, speaking(found) as ws:
+        other = found.runs.start(PREPARED, {}, stream=True, detached=True, flow="f")
+
+        async def say(**fields: Any) -> list[dict[str, Any]]:
+            await ws.send_message(json.dumps(fields))
+            return [
+                each for each in await told(ws) if each["type"] not in ("event", "pong")
+            ]
+
+        for ref in "ab":
+            [accepted] = await say(type="run", ref=ref)
+        [refused] = await say(type="run", ref="c")
+        assert (refused["type"], refused["status"]) == ("refused", 429)
+        assert found.runs.active == 3
+        [error] = await say(type="subscribe", run=other.id)
+        assert error["error"]["message"] == (
+            "this socket follows 2 runs, which is the most. Unsubscribe from some."
+        )
+        assert not await say(type="subscribe", run=accepted["run"])
+        assert not await say(type="unsubscribe", run=accepted["run"])
+        assert not await say(type="subscribe", run=other.id)
+        assert other.log.readers == 1
+
+
+async def test_who_asks_and_never_reads_is_not_listened_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(socket, "MAX_UNREAD", 4)
+    async with served(lockstep_stream_pair) as found, trio.open_nursery() as nursery:
+        await found.client.send_all(OPENING)
+        answer = b""
+        while b"\r\n\r\n" not in answer:
+            answer += bytes(await found.client.receive_some())
+        sent = 0
+
+        async def ask() -> None:
+            nonlocal sent
+            for _ in range(100):
+                await found.client.send_all(FRAMED_PING)
+                sent += 1
+
+        nursery.start_soon(ask)
+        await wait_all_tasks_blocked()
+        assert 4 <= sent < 20
+        pongs = 0
+        while pongs < 100:
+            pongs += bytes(await found.client.receive_some()).count(b'"pong"')
+        assert sent == 100
