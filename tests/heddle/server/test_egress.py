@@ -9,7 +9,7 @@ import trio
 
 from heddle.engine.plan import make_plan
 from heddle.launch import prepare
-from heddle.models import ModelUnreachable
+from heddle.models import CredentialMissing, ModelUnreachable
 from heddle.server.egress import Checker, Reach, SubmittedModels
 from heddle.server.failures import SubmissionRefused
 from heddle.server.submissions import Submitted
@@ -150,6 +150,22 @@ async def test_a_name_is_judged_by_where_it_leads(host: str) -> None:
             await each.aclose()
 
 
+async def test_the_models_of_a_submitted_flow_never_see_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also where nobody has looked through the flow."""
+    monkeypatch.setenv("SECRET", "sesame")
+    made = make_plan(
+        read_document(document(asking(url="http://m.test", api_key="$SECRET")), name="flow")
+    )
+    operator = ModelService({"SECRET": "sesame"})
+    models = SubmittedModels(Reach(()), operator, ())
+    config = made.graph.nodes[1].component.llm_config  # type: ignore[attr-defined]
+    request = ModelRequest(model="m", messages=(Message("user", "hi"),))
+    with pytest.raises(CredentialMissing):
+        await models.chat(config, request, on_text=None)
+
+
 async def test_a_server_keeps_submitted_flows_out_and_lets_its_own_in(
     tmp_path: Path,
 ) -> None:
@@ -165,6 +181,12 @@ async def test_a_server_keeps_submitted_flows_out_and_lets_its_own_in(
                 theirs = served.ask("POST", "/v1/runs", {"flow": plain})
                 assert (theirs.status, theirs.error[0]) == (400, "SubmissionRefused")
                 assert "sesame" not in theirs.body.decode()
+                # Only looking the name up tells where it leads.
+                hidden = endpoint.url.replace("127.0.0.1", "0x7f000001")
+                assert hidden != endpoint.url
+                done = served.ask("POST", "/v1/runs", {"flow": asking(url=hidden)})
+                assert done.status == 500
+                assert "not to be reached" in done.error[1]
                 open_ = asking(url=endpoint.url)
                 assert served.ask("POST", "/v1/validate", {"flow": open_}).status == 400
                 ours = served.ask("POST", "/v1/runs", {"flowPath": "ask.json"})

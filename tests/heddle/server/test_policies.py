@@ -181,7 +181,7 @@ def test_a_killed_process_fails_what_it_was_asked_and_the_next_works(
 def test_what_policies_said_is_counted(served: Served, tmp_path: Path) -> None:
     for _ in range(3):
         run(served, a=1)
-    run(served, refuse=True)
+    run(served, refuse=True, pause=0.3, mark=str(tmp_path / "slow"))
     [plugin] = plugins(served)
     mark = tmp_path / "asked"
     asked = Asked(served, {"pause": 30, "mark": str(mark)})
@@ -193,13 +193,16 @@ def test_what_policies_said_is_counted(served: Served, tmp_path: Path) -> None:
     values = dict(
         line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#")
     )
-    place = 'half="before",middleware="Gate",seam="node"'
+    rest = 'middleware="Gate",seam="node"'
+    place = f'half="before",{rest}'
     assert values[f"heddle_consultations_total{{{place}}}"] == "10.0"
     assert values[f'heddle_verdicts_total{{{place},verdict="proceed"}}'] == "8.0"
     assert values[f'heddle_verdicts_total{{{place},verdict="reject"}}'] == "1.0"
     assert values[f"heddle_middleware_failures_total{{{place}}}"] == "1.0"
     count = values[f"heddle_consultation_seconds_count{{{place}}}"]
     assert count == "9.0"
+    quick = values[f'heddle_consultation_seconds_bucket{{half="before",le="0.25",{rest}}}']
+    assert quick == "8.0"
     assert values['heddle_plugin_restarts_total{plugin="gate"}'] == "1.0"
 
 

@@ -1,6 +1,7 @@
 """Every route, over a real server."""
 
 import json
+import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -40,6 +41,7 @@ def served(folder: Path) -> Iterator[Served]:
     (flows / ".hidden.json").write_text(json.dumps(STRAIGHT))
     (folder / "outside.json").write_text(json.dumps(STRAIGHT))
     (flows / "link.json").symlink_to(folder / "outside.json")
+    os.mkfifo(flows / "pipe.json")
     (flows / "inside.json").symlink_to(flows / "straight.json")
     with server(
         folder,
@@ -84,6 +86,7 @@ def test_a_flow_of_the_server_is_named_by_its_path(served: Served, name: str) ->
         "inner/../straight.json",
         "/etc/passwd",
         "link.json",
+        "pipe.json",
         ".hidden.json",
         "inner",
         "",
