@@ -4,7 +4,7 @@
 # More: make check (types and coverage too), make bench, make lock, make clean.
 
 PYTHON ?= python3
-JOBS ?= 2
+JOBS ?= 4
 PIP := -m pip --disable-pip-version-check --quiet
 
 .PHONY: demo test check lint types coverage bench lock clean help
