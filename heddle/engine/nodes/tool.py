@@ -47,7 +47,7 @@ def shape_output(declared: Properties, found: Mapping[str, Any], *, of: str) -> 
     """
     if not declared:
         return {key: found[key] for key in found if not key.startswith(RESERVED)}
-    if len(declared) > 1:
+    if len(declared) != 1:
         return declared_outputs(declared, found, of=of)
     only = declared[0]
     kind = only.schema.get("type")
