@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 
 from heddle import installation
+from heddle.engine.faults import InputsRefused
 from heddle.engine.plan import Plan, make_plan
 from heddle.engine.walk import Limits
 from heddle.events import Event
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from heddle.engine.run import Run
     from heddle.policy_counts import PolicyCounts
     from heddle.services import ModelService
-    from heddle.tools import Tools
+    from heddle.tools import ToolProgram, Tools
     from plugins_host import PluginLine, PluginLog
 
 MAX_PLANS: Final = 256
@@ -264,6 +265,44 @@ class Engine:
             self._models, self._tool_service, report, stream, self._policies
         )
         return Run(prepared.plan, services, self._limits)
+
+    def bringing(self, tools: "Mapping[str, ToolProgram]", *, within: str) -> "Engine":
+        """The same for one run that brings tools of its own.
+
+        Args:
+            tools: By name; they are usable by this engine's runs alone, and take turns
+                with all others.
+            within: The folder that workspaces are made in.
+        """
+        from heddle.services import ToolService
+        from heddle.tools import Tools
+
+        both = (Tools() if self._tools is None else self._tools).and_also(tools)
+        made = Engine(self._models, both, self._policies, self._limits)
+        made._tool_service = ToolService(both, within=within)
+        return made
+
+    def check_inputs(self, prepared: Prepared, inputs: Mapping[str, Any]) -> None:
+        """See that a run could start from these inputs, as far as that is known before.
+
+        Policies around the StartNode may change what it is given or stand in for it: with
+        one of them it is only known when the run begins.
+
+        Raises:
+            InputsRefused: It could not.
+        """
+        from heddle.engine.state import check_inputs, start_state
+
+        graph = prepared.plan.graph
+        state = start_state(graph, inputs)
+        if self._policies is not None:
+            asked = self._policies.asked
+            if asked.node_before or asked.node_error or asked.node_after:
+                return
+        try:
+            check_inputs(graph.inputs, state)
+        except Fault as fault:
+            raise InputsRefused(fault.what, where="inputs", fix=fault.fix) from fault
 
     def check(self, prepared: Prepared) -> None:
         """See that all the tools that the flow uses are there.

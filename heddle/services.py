@@ -84,16 +84,22 @@ class ModelService:
 
 
 class ToolService:
-    """The tools of a folder, as the engine asks for them."""
+    """Tools as the engine asks for them.
 
-    def __init__(self, tools: "Tools | None") -> None:
+    Args:
+        tools: By name; None for none.
+        within: The folder that workspaces are made in; None for the system's temporary one.
+    """
+
+    def __init__(self, tools: "Tools | None", *, within: str | None = None) -> None:
         self._tools = tools
+        self._within = within
 
     def workspace(self) -> AbstractAsyncContextManager[Any]:
         """A fresh folder for one execution of a node."""
         from heddle.tools import open_workspace
 
-        return open_workspace()
+        return open_workspace(self._within)
 
     async def run(
         self, name: str, arguments: Mapping[str, Any], /, *, workspace: Any, run_key: object

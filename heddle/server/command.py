@@ -101,7 +101,7 @@ Examples:
 @click.option(
     "--allow-request-code",
     is_flag=True,
-    help="Run tools and plugins that come with requests (in a later version).",
+    help="Run tools and plugins that come with requests, as this user.",
 )
 @click.option(
     "--log-format",
@@ -134,12 +134,6 @@ def command(
     Everything is loaded, plugins started too, before the port opens. The first SIGTERM or
     SIGINT lets the runs that are going on end, a second one does not wait for them.
     """
-    if allow_request_code:
-        raise CannotStart(
-            "this version does not run submitted code yet",
-            where="--allow-request-code",
-            fix="Leave it out.",
-        )
     _check_tls(tls_cert, tls_key, socket_path)
     _check_token(auth_token)
 
@@ -158,6 +152,7 @@ def command(
             auth_token=auth_token,
             cors_origins=frozenset(each.rstrip("/") for each in cors_origins),
             allow_net=allow_net,
+            allow_request_code=allow_request_code,
             max_body=max_body,
             drain_timeout=drain_timeout,
             json_logs=log_format == "json",

@@ -6,13 +6,14 @@ from `OPERATIONS`; a test holds this table and the table of routes together.
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import msgspec
 from msgspec import Struct
 
 from heddle import __version__
 from heddle.events import EVENT_CONTRACT
+from heddle.server.code import NAME, SUFFIXES, Language
 from heddle.server.http import ERROR_TYPES
 from heddle.server.service import PROTOCOLS
 from heddle.server.submissions import FORMATS
@@ -34,6 +35,7 @@ NUMBER: Final[Schema] = {"type": "number"}
 WHOLE: Final[Schema] = {"type": "integer", "minimum": 0}
 SWITCH: Final[Schema] = {"type": "boolean"}
 ANY_OBJECT: Final[Schema] = {"type": "object"}
+NAME_PATTERN: Final = f"^{NAME.pattern}$"
 
 SCHEMAS: Final[Mapping[str, Schema]] = {
     "Error": _object("error", error=_object("type message", type=TEXT, message=TEXT)),
@@ -43,10 +45,31 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
             flowPath={**TEXT, "description": "A flow of the server's own."},
             format={"enum": list(FORMATS)},
             inputs={**ANY_OBJECT, "description": "The starting state."},
-            tools={"type": "array", "items": ANY_OBJECT},
-            plugins={"type": "array", "items": ANY_OBJECT},
+            tools={"type": ["array", "null"], "items": _ref("Tool")},
+            plugins={"type": ["array", "null"], "items": _ref("Plugin")},
         ),
         "oneOf": [{"required": ["flow"]}, {"required": ["flowPath"]}],
+    },
+    "Tool": {
+        **_object(
+            "name source interpreter",
+            name={**TEXT, "pattern": NAME_PATTERN},
+            source=TEXT,
+            interpreter={"enum": list(SUFFIXES)},
+        ),
+        "description": "A program of this run's, where the server takes code.",
+        "additionalProperties": False,
+    },
+    "Plugin": {
+        **_object(
+            "name manifest source",
+            name={**TEXT, "pattern": NAME_PATTERN},
+            manifest={"oneOf": [ANY_OBJECT, TEXT]},
+            source=TEXT,
+            language={"enum": list(get_args(Language)), "default": "js"},
+        ),
+        "description": "A plugin of this run's, where the server takes code.",
+        "additionalProperties": False,
     },
     "RunResult": _object("flow state run", flow=TEXT, state=ANY_OBJECT, run=TEXT),
     "RunStarted": _object("run", run=TEXT),
@@ -83,10 +106,11 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
     "Status": _object("status", status={"enum": ["ok", "draining"]}),
     "Index": _object("name version status", name=TEXT, version=TEXT, status=TEXT),
     "Capabilities": _object(
-        "version allowRequestCode acceptsFlowPath tools protocols formats middleware "
-        "eventContract limits runsInFlight runSaturation",
+        "version allowRequestCode interpreters acceptsFlowPath tools protocols formats "
+        "middleware eventContract limits runsInFlight runSaturation",
         version=TEXT,
         allowRequestCode=SWITCH,
+        interpreters={"type": "array", "items": {"enum": list(SUFFIXES)}},
         acceptsFlowPath=SWITCH,
         tools={"type": "array", "items": TEXT},
         protocols={"type": "array", "items": {"enum": list(PROTOCOLS)}},

@@ -107,7 +107,7 @@ async def validate(service: Service, request: Request, _: str) -> Answer:
     body = await body_of(request)
     try:
         asked = service.read(body)
-        service.engines.check(asked.prepared)
+        service.engines.check(asked)
     except DocumentError as error:
         return _invalid(service, error, _problems(service, error.problems))
     except ToolsMissing as error:

@@ -22,6 +22,8 @@ from heddle.engine.faults import RunFailed
 from heddle.installation import Installed
 from heddle.launch import RunOptions
 from heddle.policy_counts import PolicyCounts
+from heddle.server import code
+from heddle.server.code_folders import open_code_folders
 from heddle.server.egress import Checker, Reach, SubmittedModels
 from heddle.server.endings import Completed, concealing
 from heddle.server.http import Limits, Listener, Refusal, Request, Server
@@ -105,12 +107,18 @@ async def open_service(loaded: Loaded, log: ServerLog) -> AsyncIterator[Service]
                 watch=counts,
             )
         )
+        folders = None
+        if settings.allow_request_code:
+            folders = stack.enter_context(open_code_folders())
         engines = Engines(
             engine.with_models(operator),
             engine.with_models(guarded),
             Checker(reach).check,
+            folders,
         )
-        conceal = concealing(_folders(loaded))
+        conceal = concealing(
+            [*_folders(loaded), *([] if folders is None else [folders.path])]
+        )
         runs = await stack.enter_async_context(
             Runs(
                 engines,
@@ -166,6 +174,10 @@ def _facts(loaded: Loaded, engine: launch.Engine) -> Mapping[str, Any]:
             "maxNodeAttempts": options.max_node_attempts,
             "timeoutMs": round(options.timeout * 1000),
             "pluginTimeoutMs": round(options.plugin_timeout * 1000),
+            "maxTools": code.MAX_TOOLS,
+            "maxPlugins": code.MAX_PLUGINS,
+            "maxSource": code.MAX_SOURCE,
+            "maxCode": code.MAX_CODE,
         },
     }
 

@@ -10,6 +10,9 @@ from heddle.events import Event
 from heddle.installation import Installed
 from heddle.launch import Engine, Prepared
 from heddle.policy_counts import PolicyCounts
+from heddle.server.code import Code
+from heddle.server.code_folders import CodeFolders
+from heddle.server.code_runs import InFolder, lay_out
 from heddle.server.endings import Conceal
 from heddle.server.flows_root import FlowsRoot
 from heddle.server.runs import RunHandle, Runs, Work
@@ -25,11 +28,16 @@ class Engines:
     """Makes runs: those of submitted flows reach less than those of the operator's."""
 
     def __init__(
-        self, own: Engine, submitted: Engine, check: Callable[[Submitted], None]
+        self,
+        own: Engine,
+        submitted: Engine,
+        check: Callable[[Submitted], None],
+        folders: CodeFolders | None = None,
     ) -> None:
         self._own = own
         self._submitted = submitted
         self._check = check
+        self._folders = folders
 
     def new_run(
         self, prepared: Prepared, report: Callable[[Event], None], /, *, stream: bool
@@ -39,20 +47,64 @@ class Engines:
         Raises:
             Fault: The flow can't be run here.
         """
-        if isinstance(prepared, Submitted):
-            self._check(prepared)
-            return self._submitted.new_run(prepared, report, stream=stream)
-        return self._own.new_run(prepared, report, stream=stream)
+        return self._engine(prepared).new_run(prepared, report, stream=stream)
 
-    def check(self, prepared: Prepared) -> None:
-        """What `new_run` refuses is refused; nothing is made.
+    def bringing(self, code: Code) -> "CodeMaker":
+        """Makes runs that bring code."""
+        assert self._folders is not None, "code is read where it is allowed"
+        return CodeMaker(self._engine, code, self._folders)
+
+    def check(self, asked: Submission) -> None:
+        """What would refuse the run is raised; nothing is made.
 
         Raises:
             Fault: The flow can't be run here.
         """
+        engine = self._engine(asked.prepared)
+        if asked.code is not None:
+            engine = self.bringing(asked.code).engine(asked.prepared)
+        engine.check(asked.prepared)
+
+    def check_inputs(self, asked: Submission) -> None:
+        """See that a run could start from its inputs.
+
+        Raises:
+            InputsRefused: It could not.
+        """
+        self._own.check_inputs(asked.prepared, asked.inputs)
+
+    def _engine(self, prepared: Prepared) -> Engine:
         if isinstance(prepared, Submitted):
             self._check(prepared)
-        self._own.check(prepared)
+            return self._submitted
+        return self._own
+
+
+class CodeMaker:
+    """Makes the run of one request that brings code.
+
+    Args:
+        engine: Whose run it is; raises when it may not be.
+        code: What it brings.
+        folders: Where that is written.
+    """
+
+    def __init__(
+        self, engine: Callable[[Prepared], Engine], code: Code, folders: CodeFolders
+    ) -> None:
+        self._engine = engine
+        self._folder, self._tools = lay_out(code, folders)
+
+    def engine(self, prepared: Prepared) -> Engine:
+        """The engine of a flow, with the code beside it."""
+        return self._engine(prepared).bringing(self._tools, within=self._folder.work)
+
+    def new_run(
+        self, prepared: Prepared, report: Callable[[Event], None], /, *, stream: bool
+    ) -> Work:
+        """As `Engines.new_run`."""
+        work = self.engine(prepared).new_run(prepared, report, stream=stream)
+        return InFolder(work, self._folder)
 
 
 class Service:
@@ -90,6 +142,7 @@ class Service:
             installed,
             None if root is None else FlowsRoot(root),
             allow_code=settings.allow_request_code,
+            tools=frozenset(facts.get("tools", ())),
         )
 
     def read(self, body: bytes) -> Submission:
@@ -101,12 +154,19 @@ class Service:
         return self._reader.read_fields(fields)
 
     def start(self, asked: Submission, *, stream: bool, detached: bool) -> RunHandle:
-        """Begin a run; raises as `Runs.start`."""
-        prepared = asked.prepared
+        """Begin a run.
+
+        Raises:
+            InputsRefused: The flow does not take these.
+            Fault: As `Runs.start`.
+        """
+        self.engines.check_inputs(asked)
+        prepared, code = asked.prepared, asked.code
         return self.runs.start(
             prepared,
             asked.inputs,
             stream=stream,
             detached=detached,
             flow=prepared.plan.graph.name,
+            maker=None if code is None else self.engines.bringing(code),
         )

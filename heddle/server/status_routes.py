@@ -6,6 +6,7 @@ import msgspec
 
 from heddle import __version__
 from heddle.events import EVENT_CONTRACT
+from heddle.server.code import interpreters
 from heddle.server.http import JSON, Answer, Request, Response
 from heddle.server.service import PROTOCOLS, Service
 from heddle.server.submissions import FORMATS
@@ -44,6 +45,7 @@ async def capabilities(service: Service, _: Request, __: str) -> Answer:
     shown = {
         "version": __version__,
         "allowRequestCode": settings.allow_request_code,
+        "interpreters": interpreters() if settings.allow_request_code else [],
         "acceptsFlowPath": settings.flows_root is not None,
         "protocols": PROTOCOLS,
         "formats": FORMATS,

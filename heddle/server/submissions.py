@@ -8,7 +8,7 @@ it believes that it counts.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -18,6 +18,7 @@ from heddle import launch
 from heddle.installation import Installed
 from heddle.launch import Prepared
 from heddle.nesting import MAX_DEPTH, too_deep
+from heddle.server.code import Code, read_code
 from heddle.server.failures import SubmissionRefused
 from heddle.server.flows_root import FlowsRoot
 from heddle.server.http import Refusal
@@ -77,6 +78,7 @@ class Submission(Struct, frozen=True):
 
     prepared: Prepared
     inputs: Mapping[str, Any]
+    code: Code | None = None
 
 
 def snake_case(name: str) -> str:
@@ -95,14 +97,22 @@ class SubmissionReader:
     Args:
         installed: What no document may name.
         flows: The flows that may be named; None for none.
+        allow_code: Whether callers may bring code.
+        tools: The names of the server's own.
     """
 
     def __init__(
-        self, installed: Installed, flows: FlowsRoot | None, *, allow_code: bool
+        self,
+        installed: Installed,
+        flows: FlowsRoot | None,
+        *,
+        allow_code: bool,
+        tools: Collection[str] = (),
     ) -> None:
         self._installed = installed
         self._flows = flows
         self._allow_code = allow_code
+        self._tools = tools
 
     def read(self, body: bytes) -> Submission:
         """Read the body of a request.
@@ -119,10 +129,8 @@ class SubmissionReader:
         if not _KNOWN.issuperset(fields):
             _check_names(fields)
         inputs = _read_inputs(fields.get("inputs"))
-        for name in ("tools", "plugins"):
-            if name in fields:
-                self._check_code(name, fields[name])
-        return Submission(self._prepare(fields), inputs)
+        code = read_code(fields, allowed=self._allow_code, taken=self._tools)
+        return Submission(self._prepare(fields), inputs, code)
 
     def _prepare(self, fields: Mapping[str, Raw]) -> Prepared:
         flow, path = fields.get("flow"), fields.get("flowPath")
@@ -154,22 +162,6 @@ class SubmissionReader:
             data, name=SUBMITTED, format=wanted, installed=self._installed
         )
         return Submitted(prepared.name, prepared.plan, prepared.warnings)
-
-    def _check_code(self, name: str, value: Raw) -> None:
-        """Code is refused, and what no caller may bring is refused by its own reason."""
-        if bytes(value) in (b"[]", b"null"):
-            return
-        if name == "plugins":
-            _refuse_middleware(value)
-        if not self._allow_code:
-            raise SubmissionRefused(
-                f"this server runs no code that comes with a request, and {name!r} is some",
-                fix="Leave it out, or ask whoever runs the server to install it.",
-            )
-        # The server does not start with the flag.
-        raise SubmissionRefused(  # pragma: no cover
-            "this version does not run submitted code", fix=f"Leave out {name!r}."
-        )
 
 
 _KNOWN: Final = frozenset(FIELDS)
@@ -283,30 +275,3 @@ def _text(name: str, raw: Raw) -> str:
 
 def _kind(raw: Raw) -> str:
     return _KINDS.get(bytes(raw)[:1], "a number")
-
-
-def _refuse_middleware(value: Raw) -> None:
-    """A plugin that comes with a request may be no policy, on any server."""
-    try:
-        plugins = msgspec.json.decode(value)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Refusal(400, "'plugins' cannot be read") from error
-    if not isinstance(plugins, list):
-        raise Refusal(400, "'plugins' is no array")
-    for plugin in plugins:
-        manifest = plugin.get("manifest") if isinstance(plugin, dict) else None
-        if isinstance(manifest, str):
-            try:
-                manifest = msgspec.json.decode(manifest)
-            except (msgspec.DecodeError, RecursionError):
-                manifest = None
-        components = manifest.get("components") if isinstance(manifest, dict) else None
-        for component in components if isinstance(components, list) else ():
-            kind = component.get("kind") if isinstance(component, dict) else None
-            if kind in ("middleware", "store") or (
-                isinstance(component, dict) and "seams" in component
-            ):
-                raise SubmissionRefused(
-                    f"a plugin that comes with a request declares a {kind or 'middleware'}",
-                    fix="Middleware is installed by whoever runs the server.",
-                )

@@ -20,10 +20,11 @@ from heddle.tools.faults import (
     UnknownTool,
     WorkspaceFailed,
 )
+from heddle.tools.group import end_processes_in
 from heddle.tools.process import run_program
 from heddle.tools.registry import ToolProgram, find_tools
 from heddle.tools.slots import Slots
-from heddle.tools.workspace import Workspace, open_workspace
+from heddle.tools.workspace import Workspace, open_workspace, remove_tree
 
 __all__ = [
     "Slots",
@@ -39,7 +40,9 @@ __all__ = [
     "Workspace",
     "WorkspaceFailed",
     "default_limit",
+    "end_processes_in",
     "find_tools",
     "open_workspace",
+    "remove_tree",
     "run_program",
 ]

@@ -59,6 +59,11 @@ class Tools:
         programs = NONE_FOUND if directory is None else find_tools(directory)
         return cls(programs, slots=slots, timeout=timeout)
 
+    def and_also(self, programs: Mapping[str, ToolProgram]) -> "Tools":
+        """These and more, which take turns with them; a name of both means the new one."""
+        both = MappingProxyType({**self._programs, **programs})
+        return Tools(both, slots=self._slots, timeout=self._timeout)
+
     @property
     def names(self) -> Collection[str]:
         """Every name that there is a file for, runnable or not, in order."""

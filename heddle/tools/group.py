@@ -6,6 +6,7 @@ read: a group of zombies is a group that nobody lives in.
 """
 
 import os
+import signal
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -66,3 +67,41 @@ def lives_in(pid: int, group: int) -> bool:
     # "pid (name) state parent group …", and the name may have blanks and brackets in it
     state, _, member_of = stat[stat.rindex(b")") + 2 :].split(maxsplit=3)[:3]
     return int(member_of) == group and state[0] not in ENDED_STATES
+
+
+SWEEPS = 10
+"""How often a folder is looked through: what starts others while it is ended is found the
+next time, and what outruns this many is a fork bomb."""
+
+
+def end_processes_in(folder: str) -> int:
+    """End the processes that work in a folder or below it, whatever group they are in.
+
+    Only those that may be looked at: of this user, on a system with ``/proc``. One that
+    has gone to work elsewhere is not found.
+
+    Returns:
+        How many were ended.
+    """
+    ended = 0
+    for _ in range(SWEEPS):
+        try:
+            found = [pid for pid in processes() if works_in(pid, folder)]
+        except OSError:  # pragma: no cover  no /proc: a system without it
+            return ended
+        if not found:
+            break
+        for pid in found:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+                ended += 1
+    return ended
+
+
+def works_in(pid: int, folder: str) -> bool:
+    """Whether a process has its working directory in a folder or below it."""
+    try:
+        place = os.readlink(f"/proc/{pid}/cwd")  # noqa: PTH115
+    except OSError:
+        return False
+    return pid != os.getpid() and (place + "/").startswith(folder + "/")

@@ -9,8 +9,8 @@ What a tool may rely on:
     stdin     its input, one JSON object, then end of file; it need not read it
     stdout    its answer (`heddle.tools.answer`)
     stderr    anything; the last 4 KiB are shown when it fails
-    cwd       the workspace of its node, also ``$HEDDLE_WORKSPACE`` and ``$PWD``
-    others    the environment that heddle itself was started with
+    cwd       the workspace of its node, also ``$HEDDLE_WORKSPACE``
+    others    the program's own environment, else that which heddle was started with
 """
 
 import errno
@@ -59,7 +59,6 @@ async def run_program(
     *,
     workspace: Workspace,
     timeout: float,
-    environment: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Run a program once and read its answer.
 
@@ -68,7 +67,6 @@ async def run_program(
         input: What it is given.
         workspace: Where it works.
         timeout: Seconds it may run, from its start.
-        environment: Instead of the environment of heddle itself.
 
     Raises:
         ToolUnusable: It cannot be started.
@@ -78,7 +76,7 @@ async def run_program(
         WorkspaceFailed: It has nowhere to work.
     """
     question = msgspec.json.encode(input)
-    child = await start(program, workspace, environment)
+    child = await start(program, workspace)
     heard = Heard()
     try:
         with trio.move_on_after(timeout) as limit:
@@ -242,26 +240,19 @@ class Child:
         return self._group.lives()
 
 
-async def start(
-    program: ToolProgram,
-    workspace: Workspace,
-    environment: Mapping[str, str] | None = None,
-) -> Child:
+async def start(program: ToolProgram, workspace: Workspace) -> Child:
     """Start a program in a group of its own.
 
     Raises:
         ToolUnusable: It cannot be started.
         WorkspaceFailed: It has nowhere to work.
     """
-    inherited = os.environ if environment is None else environment
     busy_waits = iter(BUSY_WAITS)
     while True:
         try:
             # In a thread: until the program's first instruction this takes a
             # millisecond, several on a busy machine, and other runs go on meanwhile.
-            started = await trio.to_thread.run_sync(
-                _start, program.path, workspace, inherited
-            )
+            started = await trio.to_thread.run_sync(_start, program, workspace)
         except OSError as error:
             wait = next(busy_waits, None) if error.errno == errno.ETXTBSY else None
             if wait is None:
@@ -272,10 +263,16 @@ async def start(
 
 
 def _start(
-    path: str, workspace: Workspace, environment: Mapping[str, str]
+    program: ToolProgram, workspace: Workspace
 ) -> tuple[subprocess.Popen[bytes], int, int, int]:
     """The program and our ends of its stdin, stdout and stderr."""
     folder = workspace.folder()
+    environment = {"HEDDLE_WORKSPACE": folder}
+    if program.environment is None:
+        # An inherited $PWD would be that of heddle.
+        environment = {**os.environ, **environment, "PWD": folder}
+    else:
+        environment = {**program.environment, **environment}
     with ExitStack() as theirs, ExitStack() as ours:
 
         def pipe(*, to_child: bool) -> tuple[int, int]:
@@ -289,12 +286,12 @@ def _start(
         child_stdout, stdout = pipe(to_child=False)
         child_stderr, stderr = pipe(to_child=False)
         popen = subprocess.Popen(
-            [path],
+            [*program.interpreter, program.path],
             stdin=child_stdin,
             stdout=child_stdout,
             stderr=child_stderr,
             cwd=folder,
-            env={**environment, "HEDDLE_WORKSPACE": folder, "PWD": folder},
+            env=environment,
             start_new_session=True,
         )
         ours.pop_all()

@@ -29,12 +29,18 @@ LEFTOVERS: Final = ("~", "#", ".bak", ".orig", ".rej", ".swp", ".tmp")
 
 
 class ToolProgram(Struct, frozen=True):
-    """One tool: the absolute path of its program, and what keeps it from running."""
+    """One tool: the absolute path of its program, and what keeps it from running.
+
+    ``interpreter`` is what runs the program, when it is not run by itself;
+    ``environment`` what it finds beside its workspace, None for heddle's own.
+    """
 
     name: str
     path: str
     problem: str = ""
     fix: str = ""
+    interpreter: tuple[str, ...] = ()
+    environment: Mapping[str, str] | None = None
 
 
 def find_tools(directory: Path) -> Mapping[str, ToolProgram]:

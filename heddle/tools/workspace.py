@@ -25,9 +25,14 @@ PREFIX = "heddle-"
 
 
 class Workspace:
-    """The folder of one node. Made by `open_workspace`, which removes it."""
+    """The folder of one node. Made by `open_workspace`, which removes it.
 
-    def __init__(self) -> None:
+    Args:
+        within: The folder to make it in; None for the system's temporary one.
+    """
+
+    def __init__(self, within: str | None = None) -> None:
+        self._within = within
         self._path: str | None = None
         # Calls of one round come at once, and all are to get the same folder.
         self._making = threading.Lock()
@@ -43,7 +48,7 @@ class Workspace:
         try:
             with self._making:
                 if self._path is None:
-                    made = tempfile.mkdtemp(prefix=PREFIX)
+                    made = tempfile.mkdtemp(prefix=PREFIX, dir=self._within)
                     # Resolved: a tool that compares its cwd with the variable finds
                     # them equal.
                     self._path = os.path.realpath(made)
@@ -67,9 +72,9 @@ class Workspace:
 
 
 @asynccontextmanager
-async def open_workspace() -> AsyncIterator[Workspace]:
-    """A workspace for the time of a node's execution."""
-    workspace = Workspace()
+async def open_workspace(within: str | None = None) -> AsyncIterator[Workspace]:
+    """A workspace for the time of a node's execution, ``within`` another folder."""
+    workspace = Workspace(within)
     try:
         yield workspace
     finally:

@@ -62,7 +62,6 @@ def gate(tmp_path: Path) -> str:
         (("--plugin", "lost.json", *CONFIG), "lost"),
         (("--plugin", "dead.json", *CONFIG), "dead"),
         (("--host", "no.such.host.invalid"), "no.such.host.invalid"),
-        (("--allow-request-code",), "not run submitted code yet"),
         (("--tls-key", "key.pem"), "--tls-cert"),
         (("--tls-cert", "none.pem"), "none.pem"),
         (("--auth-token", ""), "--auth-token"),

@@ -171,13 +171,19 @@ NEEDY = flow([start(inputs=[prop("name")]), end()], ["start", "end"])
 
 @pytest.mark.parametrize(
     ("inputs", "words"),
-    [({}, "Pass them as inputs"), ({"name": 3}, "name"), ({"nam": "Ada"}, "name")],
+    [
+        ({}, "inputs: the flow needs input 'name', which was not given. Pass"),
+        ({"name": 3}, "inputs: wrong type of input 'name': 3 is not text."),
+        ({"nam": "Ada"}, "'name', which was not given"),
+    ],
 )
+@pytest.mark.parametrize("query", ["", "?stream=true", "?detach=true"])
 def test_inputs_that_the_flow_does_not_take_are_a_400(
-    served: Served, inputs: dict[str, Any], words: str
+    served: Served, query: str, inputs: dict[str, Any], words: str
 ) -> None:
-    done = served.ask("POST", "/v1/runs", {"flow": NEEDY, "inputs": inputs})
-    assert done.status == 400, done.body
+    """Before the stream opens, and before a run of nobody's goes on."""
+    done = served.ask("POST", f"/v1/runs{query}", {"flow": NEEDY, "inputs": inputs})
+    assert (done.status, done.error[0]) == (400, "InputsRefused")
     assert words in done.error[1]
 
 

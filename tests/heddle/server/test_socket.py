@@ -29,6 +29,9 @@ from tests.heddle.server.serving import (
     sse,
     write_tools,
 )
+from tests.support.flows import end, flow, prop, start
+
+NEEDY = flow([start(inputs=[prop("name")]), end()], ["start", "end"])
 
 
 @pytest.fixture(scope="module")
@@ -146,6 +149,7 @@ async def test_many_runs_share_a_socket(served: Served) -> None:
         ({"flow": STRAIGHT, "toolsDir": "/"}, 400, "toolsDir"),
         ({"flow": STRAIGHT, "tools": [{}]}, 400, "code"),
         ({"flow": STRAIGHT, "inputs": 3}, 400, "inputs"),
+        ({"flow": NEEDY, "inputs": {}}, 400, "inputs: the flow needs input 'name'"),
         ({"flow": STRAIGHT, "detach": "yes"}, 400, "detach"),
     ],
 )

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import trio
+from msgspec import structs
 
 from heddle.tools import (
     ToolAnswerInvalid,
@@ -77,11 +78,18 @@ async def test_it_has_the_environment_of_heddle_itself(
 
 async def test_it_has_another_environment_where_that_is_asked_for(tool: WriteTool) -> None:
     program = tool("""printf '{"x":"%s","home":"%s"}' "$X" "$HOME" """)
-    async with open_workspace() as workspace:
-        answer = await run_program(
-            program, {}, workspace=workspace, timeout=60, environment={"X": "1"}
-        )
-    assert answer == {"x": "1", "home": ""}
+    alone = structs.replace(program, environment={"X": "1"})
+    assert await run(alone) == {"x": "1", "home": ""}
+
+
+async def test_an_interpreter_runs_what_is_no_program_by_itself(
+    tool: WriteTool, tools: Path
+) -> None:
+    program = tool(script='printf \'{"all":"%s"}\' "$0 $*"')
+    path = Path(program.path)
+    path.chmod(0o600)
+    run_by = structs.replace(program, interpreter=("/bin/sh",))
+    assert await run(run_by) == {"all": f"{path} "}
 
 
 async def test_it_inherits_no_open_file_and_no_terminal(tool: WriteTool) -> None:
