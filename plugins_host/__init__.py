@@ -46,6 +46,13 @@ if TYPE_CHECKING:
         ToolDefinition,
         Usage,
     )
+    from plugins_host.encoding import (
+        EncodedFrame,
+        Encoder,
+        EncoderFailed,
+        Encoding,
+        encode_all,
+    )
     from plugins_host.fleet import (
         Fleet,
     )
@@ -140,6 +147,13 @@ _HOMES: Final = {
         "ToolDefinition",
         "Usage",
     ),
+    "encoding": (
+        "EncodedFrame",
+        "Encoder",
+        "EncoderFailed",
+        "Encoding",
+        "encode_all",
+    ),
     "fleet": ("Fleet",),
     "handlers": (
         "HandlerTable",
@@ -200,6 +214,10 @@ __all__ = [
     "BeforeOutcome",
     "CallServices",
     "Chain",
+    "EncodedFrame",
+    "Encoder",
+    "EncoderFailed",
+    "Encoding",
     "Erred",
     "Failed",
     "Fault",
@@ -249,6 +267,7 @@ __all__ = [
     "Usage",
     "check_plugin",
     "chosen_environment",
+    "encode_all",
     "load_plugins",
     "nearest",
     "not_json",

@@ -8,7 +8,8 @@ starts the next one is `process`. Whoever waits for an answer waits in its own t
 reverse call runs there too, so that it belongs to the run and ends with it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, Literal
 
 import msgspec
@@ -154,6 +155,7 @@ class Channel:
         self._writer: ReplySlot[None] | None = None
         self._read_on: trio.Event | None = None
         self._closing = False
+        self._holds = 0
         self._deaf = False  # nobody reads its stdin any more
         self._over = trio.Event()
         self._now = trio.lowlevel.current_clock().current_time
@@ -333,6 +335,66 @@ class Channel:
             # and with it the run that it ended.
             del call, outcome
 
+    # --- calls that are answered in order -------------------------------------------------
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep the process although it takes no new calls, until the context is left."""
+        self._holds += 1
+        try:
+            yield
+        finally:
+            self._holds -= 1
+            self._removed()
+
+    @property
+    def open(self) -> bool:
+        """Whether somebody reads what it is asked."""
+        return PHASES[self._phase].answers and not self._deaf
+
+    def submit(self, verb: str, params: bytes, component_type: str) -> Call:
+        """Ask without waiting; whoever holds the process collects or abandons the call.
+
+        Its budget of silence is the collector's, for it begins when the calls before it
+        are answered.
+        """
+        never = float("inf")
+        call = Call(never, self._now(), never, 0, 0.0, verb, None, (component_type,), None)
+        if self.open:
+            self._calls[call.id] = call
+            line = b'{"id":%d,"method":"%b","params":%b}\n'
+            self._send(line % (call.id, verb.encode(), params))
+        else:
+            gone = self.died_of or PluginGone(self._name, "its process is ending")
+            call.settle(gone.again())
+        return call
+
+    def settled(self, call: Call) -> bool:
+        """Whether it is answered."""
+        return call.outcome is not None
+
+    async def collect(self, call: Call, patience: float) -> Raw:
+        """The answer of a call that was submitted; waits for ``patience`` seconds.
+
+        Raises:
+            PluginFault: There is none.
+        """
+        if call.outcome is None:
+            with trio.move_on_after(patience):
+                await call.wait()
+            if call.outcome is None:
+                self.abandon(call)
+                raise PluginOverdue(self._name, patience, verb=call.verb)
+        outcome = call.outcome
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    def abandon(self, call: Call) -> None:
+        """Nobody needs the answer any more."""
+        if call.outcome is None:
+            self._abandon(call)
+
     def _abandon(self, call: Call) -> None:
         """The task that waited was cancelled: nobody needs the answer any more."""
         self._refuse_asked(call)
@@ -341,7 +403,7 @@ class Channel:
             self._removed()
 
     def _removed(self) -> None:
-        if not self._calls and self._phase is Phase.RETIRING:
+        if not self._calls and not self._holds and self._phase is Phase.RETIRING:
             self._signal(Signal.EMPTIED)
 
     def _cancel(self, call: Call, failing: Call | None) -> None:

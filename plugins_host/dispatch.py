@@ -10,6 +10,7 @@ moves between them without a change. It calls no handler itself.
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
+import msgspec
 from msgspec import Raw, Struct
 
 from plugins_host.authoring import (
@@ -28,6 +29,8 @@ from plugins_host.handlers import (
     HandlerTable,
     read_answer,
 )
+
+_decode: Final = msgspec.json.Decoder().decode
 
 Admits: TypeAlias = Mapping[tuple[str, str], tuple[str, ...]]
 
@@ -56,6 +59,8 @@ class Question(Struct, frozen=True, rename="camel"):
     outcome: WireOutcome | None = None
     attempt: int = 1
     max_attempts: int = 1
+    run_id: str = ""
+    event: Raw = Raw()
 
 
 # One call of one handler: which, with what, and what reads its answer. A tuple and no
@@ -115,6 +120,9 @@ class Dispatch:
                 question.input,
                 services,
             )
+        if verb == "encode":
+            # As frequent as consultations are, so decoded as they are: once.
+            return self._encode(question, services)
         prepare = _PREPARE.get(verb)
         if prepare is None:
             raise HandlerMissing(f"there is no verb {verb!r}")
@@ -183,18 +191,21 @@ class Dispatch:
         read = _reader(found, "{'content': …, 'finish_reason': …}")
         return found, (said.get("request") or {}, ctx), read
 
-    def _encode(self, _verb: str, said: dict[str, Any], services: Services) -> Step:
-        found = self._function(said, "encode")
-        ctx = _encoder_context(said, services)
-        return found, (said.get("event"), ctx), _reader_of_frames(found)
+    def _encode(self, question: Question, services: Services) -> Step:
+        found = self._handlers.function(question.component_type, "encode")
+        ctx = Context(services, {})
+        ctx.run_id = question.run_id
+        event = _decode(question.event) if len(question.event) else None
+        return found, (event, ctx), found.read_frames
 
     def _finish(self, _verb: str, said: dict[str, Any], services: Services) -> Step:
         try:
             found = self._function(said, "finish")
         except HandlerMissing:
             found = Found(lambda _: [], "finish")
-        ctx = _encoder_context(said, services)
-        return found, (ctx,), _reader_of_frames(found)
+        ctx = Context(services, {})
+        ctx.run_id = str(said.get("runId", ""))
+        return found, (ctx,), found.read_frames
 
     def _store(self, verb: str, said: dict[str, Any], services: Services) -> Step:
         found = self._function(said, _STORE[verb])
@@ -214,16 +225,9 @@ _PREPARE: Final[Mapping[str, _Prepare]] = {
     "execute": Dispatch._execute,  # noqa: SLF001
     "apply": Dispatch._apply,  # noqa: SLF001
     "chat": Dispatch._chat,  # noqa: SLF001
-    "encode": Dispatch._encode,  # noqa: SLF001
     "finishEncode": Dispatch._finish,  # noqa: SLF001
     **dict.fromkeys(_STORE, Dispatch._store),  # noqa: SLF001
 }
-
-
-def _encoder_context(said: dict[str, Any], services: Services) -> Context:
-    ctx = Context(services, {})
-    ctx.run_id = str(said.get("runId", ""))
-    return ctx
 
 
 def _reader(found: Found, wanted: str) -> Callable[[Any], dict[str, Any]]:
@@ -239,15 +243,5 @@ def _reader_of_output(found: Found) -> Callable[[Any], dict[str, Any]]:
                 f"{found.label} returned no 'output' that is a dict. Return {wanted}."
             )
         return whole
-
-    return read
-
-
-def _reader_of_frames(found: Found) -> Callable[[Any], Any]:
-    def read(answer: Any) -> Any:
-        if isinstance(answer, list | tuple):
-            return answer
-        kind = type(answer).__name__
-        raise AnswerInvalid(f"{found.label} returned {kind}. Return a list of frames.")
 
     return read

@@ -55,6 +55,19 @@ class Found:
         """
         return read_answer(answer, self.label, wanted=_A_VERDICT)
 
+    def read_frames(self, answer: Any) -> Any:
+        """The answer of an encoder, when it is a list at all.
+
+        Raises:
+            AnswerInvalid: It is something else.
+        """
+        if isinstance(answer, list | tuple):
+            return answer
+        raise AnswerInvalid(
+            f"{self.label} returned {_kind(answer)}. Return a list of frames, such as "
+            "[{'event': 'token', 'data': {…}}]."
+        )
+
 
 class HandlerTable:
     """Finds the function that serves a question, among dicts, classes and instances.

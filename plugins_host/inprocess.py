@@ -9,8 +9,10 @@ the same budget of silence. Async handlers run under trio. A plain one runs on h
 loop, which nothing can interrupt: it has to be quick.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import trio
@@ -35,6 +37,9 @@ from plugins_host.reverse import (
     tell,
 )
 from plugins_host.seams import SEAMS, admitted
+
+# How long the plain handlers of one caller may keep the loop. Seconds.
+_TURN: Final = 0.001
 
 _question: Final = msgspec.json.Decoder(Question).decode
 _decode: Final = msgspec.json.Decoder().decode
@@ -99,12 +104,33 @@ class InProcessPlugin:
             PluginFailed: The handler raised, or answered what is no answer at all.
             PluginOverdue: It did not answer in time.
         """
+        await trio.lowlevel.checkpoint()
+        return await self.ask(verb, params, components, patience, services, on_partial)
+
+    async def ask(
+        self,
+        verb: str,
+        params: bytes,
+        components: Sequence[str],
+        patience: float,
+        services: CallServices | None = None,
+        on_partial: Callable[[Raw], None] | None = None,
+    ) -> object:
+        """The same without giving way before a handler that is plain."""
         asked = _Asked(
             self, verb, services, components[0] if components else "", patience, on_partial
         )
         try:
+            found, args, read = self._dispatch.step(
+                verb, _question(params), lambda: _said(params), asked
+            )
+            asked.label = found.label
+            asked.plain = not found.is_async
+            if not found.is_async:
+                # Nothing can interrupt it, so a deadline would say nothing.
+                return read(found.function(*args))
             with asked.scope:
-                return await self._answer(verb, params, asked)
+                return read(await found.function(*args))
         except (trio.Cancelled, GeneratorExit):
             raise
         except BaseException as error:
@@ -117,17 +143,11 @@ class InProcessPlugin:
             asked.open = False
         raise asked.overdue()
 
-    async def _answer(self, verb: str, params: bytes, asked: "_Asked") -> object:
+    @asynccontextmanager
+    async def line(self) -> "AsyncIterator[_Line]":
+        """A way to ask it in order."""
         await trio.lowlevel.checkpoint()
-        found, args, read = self._dispatch.step(
-            verb, _question(params), lambda: _said(params), asked
-        )
-        asked.label = found.label
-        asked.plain = not found.is_async
-        answer = found.function(*args)
-        if found.is_async:
-            answer = await answer
-        return read(answer)
+        yield _Line(self)
 
     def _failed(self, error: BaseException, asked: "_Asked") -> PluginFailed:
         name, message = describe_error(error, asked.label)
@@ -148,6 +168,46 @@ class InProcessPlugin:
                 f"{verb} is not granted to this plugin",
                 fix=f"Name {verb!r} in the manifest's 'capabilities'.",
             )
+
+
+class _Line:
+    """Questions in order. Each is asked when its answer is collected, and not before.
+
+    Plain handlers are called one after the other for `_TURN` before anybody else has a
+    turn: to give way after each would take longer than most of them do.
+    """
+
+    open = True
+
+    def __init__(self, plugin: InProcessPlugin) -> None:
+        self._plugin = plugin
+        self._turn_ends = 0.0
+
+    def submit(self, verb: str, params: bytes, component_type: str) -> "_Later":
+        """Note what to ask."""
+        return _Later(verb, params, component_type)
+
+    def settled(self, pending: "_Later") -> bool:  # noqa: ARG002  the protocol's
+        """Whether there is time to ask it in this turn."""
+        return time.perf_counter() < self._turn_ends
+
+    async def collect(self, pending: "_Later", patience: float) -> object:
+        """Ask."""
+        if time.perf_counter() >= self._turn_ends:
+            await trio.lowlevel.checkpoint()
+            self._turn_ends = time.perf_counter() + _TURN
+        return await self._plugin.ask(
+            pending.verb, pending.params, (pending.component_type,), patience
+        )
+
+    def abandon(self, pending: "_Later") -> None:
+        """It was not asked, or is being cancelled."""
+
+
+class _Later(NamedTuple):
+    verb: str
+    params: bytes
+    component_type: str
 
 
 def _said(params: bytes) -> dict[str, Any]:

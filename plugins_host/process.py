@@ -19,6 +19,7 @@ from actors import Actor, ActorCrashed, ActorGone, Call, LateReply, Restart, Sup
 from plugins_host.calls import PATIENCE
 from plugins_host.channel import Channel, Counts, PluginLine, PluginLog
 from plugins_host.child import Child, SpawnError, spawn
+from plugins_host.encoding import Line
 from plugins_host.frames import MAX_LINE
 from plugins_host.lifecycle import WELL, StartHistory
 from plugins_host.plugin_faults import PluginFault, PluginGone, PluginNotStarted
@@ -152,6 +153,17 @@ class PluginProcess:
         return await channel.request(
             verb, params, services, components, patience, on_partial
         )
+
+    @asynccontextmanager
+    async def line(self) -> AsyncIterator[Line]:
+        """A way to ask it in order, all in the process that takes calls now.
+
+        Raises:
+            PluginNotStarted: It does not start; says why.
+        """
+        channel = await self._connected()
+        with channel.held():
+            yield channel
 
     async def _connected(self) -> Channel:
         while self._channel is None or not self._channel.ready:

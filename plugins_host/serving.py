@@ -64,6 +64,9 @@ _A_WHILE: Final = 0.1
 # heddle kills the process after one.
 _LAST_WORDS: Final = 0.8
 
+# What is asked before the question ahead of it is answered, and answered as if not.
+_IN_TURN: Final = frozenset({"encode", "finishEncode"})
+
 Id: TypeAlias = int | float | str | None
 
 _decode: Final = msgspec.json.Decoder().decode
@@ -238,6 +241,7 @@ class Server:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._flushing = False
         self._closed: asyncio.Event | None = None
+        self._turns: dict[tuple[str, str], asyncio.Lock] = {}
         self.replies: dict[int, asyncio.Future[Any]] = {}
 
     # --- the loop ----------------------------------------------------------------------
@@ -464,7 +468,35 @@ class Server:
             return {}
         call.component_type = call.params.component_type
         found, args, read = self._dispatch.step(verb, call.params, call.said, call)
+        if verb in _IN_TURN and (found.is_async or self._turns):
+            return read(await self._handle_in_turn(call, found, args))
         return read(await self._handle(call, found, args))
+
+    async def _handle_in_turn(
+        self, call: _Call, found: Found, args: tuple[Any, ...]
+    ) -> Any:
+        """What an encoder returns. It is asked ahead, and sees one event at a time.
+
+        Its turns are by run: one that waits holds up the later events of its own run.
+        """
+        params = call.params
+        key = (params.component_type, params.run_id)
+        turn = self._turns.get(key)
+        if turn is None and not found.is_async:
+            return self._handle_plain(call, found, args)
+        import asyncio
+
+        if turn is None:
+            turn = self._turns[key] = asyncio.Lock()
+        if not call.in_task:
+            call.in_task = True
+            await _enter_task()
+        async with turn:
+            try:
+                return await self._handle(call, found, args)
+            finally:
+                if call.verb == "finishEncode":
+                    self._turns.pop(key, None)
 
     async def _handle(self, call: _Call, found: Found, args: tuple[Any, ...]) -> Any:
         """What a handler returns, whichever way it was written."""

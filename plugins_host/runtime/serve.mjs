@@ -477,6 +477,26 @@ function readFrames(answer, label) {
   throw new AnswerInvalid(`${label} returned ${shortened(answer)}. Return an array of frames.`);
 }
 
+/** The newest question to an encoder that is not answered yet, by encoder and run. */
+const turns = new Map();
+
+/**
+ * Asks an encoder when it has answered the question before. heddle asks ahead; an encoder
+ * sees one event of a run at a time.
+ */
+function inTurn(componentType, runId, ask) {
+  const key = `${componentType}\n${runId}`;
+  const before = turns.get(key);
+  const answer = before === undefined ? ask() : before.then(ask);
+  if (typeof answer?.then !== 'function') return answer;
+  const settled = () => {
+    if (turns.get(key) === mine) turns.delete(key);
+  };
+  const mine = answer.then(settled, settled);
+  turns.set(key, mine);
+  return answer;
+}
+
 const VERBS = {
   init(call, params) {
     for (const [seam, admitted] of Object.entries(params.seams ?? {})) {
@@ -554,7 +574,8 @@ const VERBS = {
   encode(call, { componentType, runId, event }) {
     call.componentType = componentType;
     const handler = findFunction(componentType, 'encode');
-    const answer = handler(event, new Context(call, {}, { runId }));
+    const ask = () => handler(event, new Context(call, {}, { runId }));
+    const answer = inTurn(componentType, runId, ask);
     return then(answer, (said) => readFrames(said, `${componentType} encode`));
   },
 
@@ -562,7 +583,7 @@ const VERBS = {
     call.componentType = componentType;
     if (typeof handlers[componentType]?.finish !== 'function') return [];
     const handler = findFunction(componentType, 'finish');
-    const answer = handler(new Context(call, {}, { runId }));
+    const answer = inTurn(componentType, runId, () => handler(new Context(call, {}, { runId })));
     return then(answer, (said) => readFrames(said, `${componentType} finish`));
   },
 };
