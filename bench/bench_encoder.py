@@ -26,7 +26,7 @@ from plugins_host import (
     encode_all,
     load_plugins,
 )
-from plugins_host.encoding import Frames
+from plugins_host.encoding import Frames, HasLine
 
 EVENTS = 10_000
 ROUNDS = 5
@@ -115,9 +115,10 @@ async def encoders(folder: Path) -> AsyncIterator[dict[str, Encoder]]:
         here = InProcessPlugin(
             "inside", inside.home.handlers, capabilities=frozenset(), log=lambda _: None
         )
+        plugins: dict[str, HasLine] = {"inside": here, **fleet}
         yield {
             name: Encoder("tokens", "text/event-stream", "Tokens", plugin)
-            for name, plugin in (("inside", here), *fleet.items())
+            for name, plugin in plugins.items()
         }
 
 

@@ -63,19 +63,19 @@ class Line(Protocol):
         """Whether there is anybody to ask."""
         ...
 
-    def submit(self, verb: str, params: bytes, component_type: str) -> Any:
+    def submit(self, verb: str, params: bytes, component_type: str, /) -> Any:
         """Ask; what stands for the answer until it is collected."""
         ...
 
-    def settled(self, pending: Any) -> bool:
+    def settled(self, pending: Any, /) -> bool:
         """Whether collecting it would not wait."""
         ...
 
-    async def collect(self, pending: Any, patience: float) -> object:
+    async def collect(self, pending: Any, patience: float, /) -> object:
         """Wait for an answer: JSON text, or objects."""
         ...
 
-    def abandon(self, pending: Any) -> None:
+    def abandon(self, pending: Any, /) -> None:
         """The answer is not needed any more."""
         ...
 
