@@ -93,6 +93,17 @@ def plugin_options(command: Command) -> Command:
     )(plugin_settings_options(command))
 
 
+def format_option(command: Command) -> Command:
+    """``--format``: how a document is written, whatever its extension says."""
+    return click.option(
+        "--format",
+        "format_",
+        metavar="NAME",
+        help="How the flow is written: json, yaml, or what a plugin reads.  "
+        "[default: by extension]",
+    )(command)
+
+
 def plugin_timeout_option(default: int) -> Callable[[Command], Command]:
     """``--plugin-timeout``, which is ``default`` milliseconds when it is not given."""
     return _time(

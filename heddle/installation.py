@@ -9,14 +9,24 @@ first question to them and end when the context is left.
 """
 
 import os
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec import Struct
 
-from heddle.spec import COMPONENTS, Component, DocumentError, LlmConfig, read_document
+from heddle.spec import (
+    COMPONENTS,
+    FORMATS,
+    Component,
+    DocumentError,
+    FormatRefused,
+    Formats,
+    LlmConfig,
+    format_of,
+    read_document,
+)
 from heddle.spec.llms import Model
 from plugins_host import Fault
 
@@ -48,12 +58,14 @@ class Installed(Struct, frozen=True):
     """Plugins that were read and checked.
 
     ``refused`` are the component types that no document may name, with the reason;
-    ``models`` the LLM configurations of middleware, by component type.
+    ``models`` the LLM configurations of middleware, by component type; ``formats`` those
+    that documents may be written in.
     """
 
     plugins: "LoadedPlugins | None" = None
     refused: Mapping[str, str] = {}
     models: Mapping[str, Component] = {}
+    formats: Formats = FORMATS
     warnings: tuple[str, ...] = ()
 
 
@@ -108,8 +120,25 @@ def install(
             for each in loaded.middleware
             if LLM_CONFIG in each.settings
         },
+        _formats(loaded.plugins),
         loaded.warnings,
     )
+
+
+def _formats(plugins: "Sequence[Plugin]") -> Formats:
+    """heddle's own formats and those of plugins."""
+    formats = FORMATS
+    for plugin in plugins:
+        brought = [
+            format_of(each.name, each.extensions, each.read) for each in plugin.formats
+        ]
+        if brought:
+            try:
+                formats = formats.and_also(brought)
+            except FormatRefused as error:
+                where = f"{plugin.source} (plugin {plugin.name!r})"
+                raise FormatRefused(error.what, where=where, fix=error.fix) from error
+    return formats
 
 
 def _refuse_unserved(plugin: "Plugin") -> None:

@@ -24,7 +24,7 @@ from heddle.engine.plan import Plan, make_plan
 from heddle.engine.walk import Limits
 from heddle.events import Event
 from heddle.installation import NOTHING, Installed
-from heddle.spec import MAX_DOCUMENT, Format, Problem, read_document
+from heddle.spec import MAX_DOCUMENT, Problem, read_document
 from plugins_host import Fault
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def prepare(
     data: bytes,
     *,
     name: str,
-    format: Format | None = None,  # noqa: A002  the word users know
+    format: str | None = None,  # noqa: A002  the word users know
     installed: Installed = NOTHING,
 ) -> Prepared:
     """Read, check and compile a document's bytes, or take the plan that is kept of them.
@@ -134,26 +134,34 @@ def prepare(
     Args:
         data: The document.
         name: What errors call it, a file name mostly.
-        format: "json" or "yaml"; None to go by the name, then by the look of it.
+        format: The name of its format; None to go by its own name, then by its look.
         installed: What is installed beside it, which it may not name.
 
     Raises:
         DocumentError: With every problem of the document.
+        FormatRefused: There is no such format.
     """
 
     def compile_it() -> Prepared:
-        document = read_document(data, name=name, format=format, refused=installed.refused)
+        document = read_document(
+            data,
+            name=name,
+            format=format,
+            formats=installed.formats,
+            refused=installed.refused,
+        )
         plan = make_plan(document, name=name)
         return Prepared(name, plan, (*document.warnings, *plan.graph.warnings))
 
     refused = ",".join(sorted(installed.refused))
-    return _PLANS.get(data, f"{format}\0{refused}\0{name}\0", compile_it)
+    read_with = f"{format}\0{installed.formats.serial}"
+    return _PLANS.get(data, f"{read_with}\0{refused}\0{name}\0", compile_it)
 
 
 def load(
     path: str,
     *,
-    format: Format | None = None,  # noqa: A002  the word users know
+    format: str | None = None,  # noqa: A002  the word users know
     installed: Installed = NOTHING,
 ) -> Prepared:
     """Prepare the document in a file.

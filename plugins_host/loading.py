@@ -19,6 +19,7 @@ from msgspec import Struct
 from plugins_host.entry_point import find_entry_point
 from plugins_host.faults import Fault
 from plugins_host.handlers import HandlerMissing, HandlerTable
+from plugins_host.input_formats import PluginFormat, read_formats
 from plugins_host.manifest import (
     Capability,
     Manifest,
@@ -55,11 +56,13 @@ class Plugin(Struct, frozen=True):
         source: As it was written after ``--plugin``.
         manifest: What it says about itself.
         home: Where its handlers are.
+        formats: Of documents; a module may bring some.
     """
 
     source: str
     manifest: Manifest
     home: OutOfProcess | InProcess
+    formats: tuple[PluginFormat, ...] = ()
 
     @property
     def name(self) -> str:
@@ -142,12 +145,13 @@ def _load(
     process: _Home,
 ) -> Plugin:
     home: OutOfProcess | InProcess
+    formats: tuple[PluginFormat, ...] = ()
     if source.endswith(".json"):
         path = Path(source)
         manifest = read_manifest(path, builtin_types=builtin_types)
         home = OutOfProcess(_program(manifest, path, process))
     else:
-        manifest, home = _import_plugin(source, builtin_types)
+        manifest, home, formats = _import_plugin(source, builtin_types)
     for capability in manifest.capabilities:
         if capability not in granted:
             raise PluginRefused(
@@ -155,7 +159,7 @@ def _load(
                 where=f"{source} (plugin {manifest.name!r}) $.capabilities",
                 fix="Grant it, or install a plugin that does without.",
             )
-    return Plugin(source, manifest, home)
+    return Plugin(source, manifest, home, formats)
 
 
 def _program(manifest: Manifest, path: Path, process: _Home) -> PluginProgram | None:
@@ -178,6 +182,8 @@ def _refuse_duplicates(plugins: Sequence[Plugin]) -> None:
     names: dict[str, Plugin] = {}
     types: dict[str, Plugin] = {}
     tools: dict[str, Plugin] = {}
+    formats: dict[str, Plugin] = {}
+    protocols: dict[str, Plugin] = {}
     for plugin in plugins:
         _take(names, plugin.name, plugin, "name")
         for component in plugin.manifest.components:
@@ -185,6 +191,10 @@ def _refuse_duplicates(plugins: Sequence[Plugin]) -> None:
         for tool in plugin.manifest.tools:
             if not tool.shadows:
                 _take(tools, tool.name, plugin, "tool")
+        for each in plugin.formats:
+            _take(formats, each.name, plugin, "format")
+        for encoder in plugin.manifest.encoders:
+            _take(protocols, encoder.protocol, plugin, "protocol")
 
 
 def _take(taken: dict[str, Plugin], name: str, plugin: Plugin, what: str) -> None:
@@ -206,7 +216,7 @@ def _take(taken: dict[str, Plugin], name: str, plugin: Plugin, what: str) -> Non
 
 def _import_plugin(
     source: str, builtin_types: Collection[str]
-) -> tuple[Manifest, InProcess]:
+) -> tuple[Manifest, InProcess, tuple[PluginFormat, ...]]:
     from plugins_host.modules import import_module
 
     module, folder = import_module(source)
@@ -222,7 +232,14 @@ def _import_plugin(
                 "and 'handlers', the dict that serve() takes.",
             )
     assert isinstance(handlers, Mapping)
-    manifest = check_manifest(raw, file=source, folder=folder, builtin_types=builtin_types)
+    formats = read_formats(getattr(module, "formats", {}), where=source)
+    manifest = check_manifest(
+        raw,
+        file=source,
+        folder=folder,
+        builtin_types=builtin_types,
+        provides=bool(formats),
+    )
     try:
         table = HandlerTable(handlers)
         for component in manifest.middleware:
@@ -238,4 +255,4 @@ def _import_plugin(
             f"the handlers cannot be made: {type(error).__name__}: {error}",
             where=f"{source} (plugin {manifest.name!r})",
         ) from error
-    return manifest, InProcess(table)
+    return manifest, InProcess(table), formats

@@ -229,6 +229,11 @@ class Manifest(Struct, frozen=True, rename="camel"):
         return tuple(c for c in self.components if isinstance(c, MiddlewareComponent))
 
     @property
+    def encoders(self) -> "tuple[EncoderComponent, ...]":
+        """The components that render events, in the order of the manifest."""
+        return tuple(c for c in self.components if isinstance(c, EncoderComponent))
+
+    @property
     def needs_program(self) -> bool:
         """Whether anything in it is answered by a process."""
         asked = any(not isinstance(each, PlainComponent) for each in self.components)
@@ -297,7 +302,12 @@ def read_manifest(path: Path, *, builtin_types: Collection[str] = ()) -> Manifes
 
 
 def check_manifest(
-    raw: object, *, file: str, folder: Path, builtin_types: Collection[str] = ()
+    raw: object,
+    *,
+    file: str,
+    folder: Path,
+    builtin_types: Collection[str] = (),
+    provides: bool = False,
 ) -> Manifest:
     """Check a manifest that is at hand as objects.
 
@@ -306,11 +316,12 @@ def check_manifest(
         file: What errors call it.
         folder: The plugin's folder, in which its files are looked for.
         builtin_types: Component types that no plugin may take.
+        provides: The plugin provides something that no manifest declares.
 
     Raises:
         ManifestError: It cannot be used; says everything that is wrong.
     """
-    reading = _Reading(folder, frozenset(builtin_types))
+    reading = _Reading(folder, frozenset(builtin_types), provides=provides)
     manifest = reading.manifest(raw)
     if manifest is None or reading.problems:
         name = raw.get("name") if isinstance(raw, Mapping) else None
@@ -322,7 +333,10 @@ def check_manifest(
 class _Reading:
     """One reading of one manifest: what is wrong and what is odd gathers here."""
 
-    def __init__(self, folder: Path, builtin_types: frozenset[str]) -> None:
+    def __init__(
+        self, folder: Path, builtin_types: frozenset[str], *, provides: bool
+    ) -> None:
+        self._provides = provides
         self.problems: list[ManifestProblem] = []
         self._unknown: list[str] = []
         self._folder = folder
@@ -344,7 +358,7 @@ class _Reading:
         tools = self._tools(raw.get("tools", []))
         files = self._files(raw.get("files", []))
         provided = ("components", "tools", "discoverTools")
-        if not any(raw.get(name) for name in provided):
+        if not self._provides and not any(raw.get(name) for name in provided):
             what = _missing("this plugin provides nothing", raw, *provided)
             self._refuse("$", what, _PROVIDE)
         if self.problems:
@@ -361,9 +375,19 @@ class _Reading:
 
     def _components(self, raw: object) -> tuple[Component, ...]:
         seen: dict[str, str] = {}
+        protocols: dict[str, str] = {}
         found = []
         for path, each in self._items(raw, "$.components"):
             component = self._component(each, path)
+            if isinstance(component, EncoderComponent):
+                first = protocols.setdefault(component.protocol, path)
+                if first != path:
+                    self._refuse(
+                        f"{path}.protocol",
+                        f"{component.protocol!r} is the protocol of {first} already",
+                        "Give each encoder a protocol of its own.",
+                        component.component_type,
+                    )
             name = each.get("componentType")
             if isinstance(name, str) and name in seen:
                 self._refuse(
@@ -609,6 +633,12 @@ class _Reading:
                 f"{written!r} is the destination of {taken[dest]} already",
                 "Give each file a destination of its own.",
             )
+        elif clash := next((each for each in taken if _nested(each, dest)), None):
+            self._refuse(
+                path,
+                f"{written!r} and the destination of {taken[clash]} lie inside each other",
+                "Give each file a place beside the others.",
+            )
         else:
             taken[dest] = path.removesuffix(".dest")
 
@@ -730,6 +760,10 @@ class _Reading:
 
 
 _PROVIDE: Final = "Declare 'components' or 'tools', or set 'discoverTools'."
+
+
+def _nested(one: PurePosixPath, other: PurePosixPath) -> bool:
+    return one.is_relative_to(other) or other.is_relative_to(one)
 
 
 def _missing(what: str, raw: Mapping[str, Any], *names: str) -> str:

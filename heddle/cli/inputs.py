@@ -2,14 +2,17 @@
 
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from heddle.cli.exits import WrongUsage
 from heddle.cli.wording import line
 from heddle.nesting import MAX_DEPTH, too_deep
-from plugins_host import not_json
+from plugins_host import not_json, one_of
+
+if TYPE_CHECKING:
+    from heddle.spec import Formats
 
 # A state is sent to models, tools and plugins whole; more is a file given by mistake.
 MAX_INPUT: Final = 64 * 1024 * 1024
@@ -44,6 +47,20 @@ def read_input(text: str | None) -> dict[str, Any]:
     if too_deep(state, data):
         raise _too_deep(where)
     return state
+
+
+def check_format(name: str | None, formats: "Formats") -> None:
+    """See that ``--format`` names one.
+
+    Raises:
+        WrongUsage: There is none of this name.
+    """
+    if name is not None and name not in formats.names:
+        raise WrongUsage(
+            f"there is no format {name!r}",
+            where="--format",
+            fix=one_of(name, formats.names),
+        )
 
 
 def _read(text: str) -> tuple[str, bytes]:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from heddle.cli.exits import WrongUsage, output_failed
-from heddle.cli.inputs import read_input
+from heddle.cli.inputs import check_format, read_input
 from heddle.cli.options import debug_option, is_debugging
 from heddle.cli.own_stdout import own_stdout
 from heddle.cli.wording import fit_json
-from heddle.flags import engine_options
+from heddle.flags import engine_options, format_option
 from plugins_host import Fault, one_of
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ Examples:
     metavar="JSON|@FILE|-",
     help="The starting state, a JSON object; - reads it from stdin.",
 )
+@format_option
 @engine_options
 @click.option(
     "--no-stream",
@@ -69,6 +70,7 @@ Examples:
 def command(
     flow: str,
     input_: str | None,
+    format_: str | None,
     *,
     no_stream: bool,
     protocol: str | None,
@@ -109,6 +111,7 @@ def command(
             flow,
             options,
             stdout,
+            format=format_,
             protocol=protocol,
             verbose=verbose,
             quiet=quiet,
@@ -122,6 +125,7 @@ def run_once(
     options: "RunOptions",
     stdout: int,
     *,
+    format: str | None,  # noqa: A002  the word users know
     protocol: str | None,
     verbose: bool,
     quiet: bool,
@@ -129,7 +133,8 @@ def run_once(
     interactive: bool,
 ) -> None:
     """Load, run, and print the result; or run and print for each line of a chat."""
-    installed, prepared = load(flow, options, frames=None if protocol is None else stdout)
+    frames = None if protocol is None else stdout
+    installed, prepared = load(flow, options, format=format, frames=frames)
     warnings = [str(each) for each in prepared.warnings]
 
     import trio
@@ -181,14 +186,19 @@ def run_once(
 
 
 def load(
-    flow: str, options: "RunOptions", *, frames: int | None
+    flow: str,
+    options: "RunOptions",
+    *,
+    format: str | None,  # noqa: A002  the word users know
+    frames: int | None,
 ) -> "tuple[Installed, Prepared]":
     """Read plugins and document; ``frames`` is where to say in a frame what is wrong."""
     from heddle import launch
 
     try:
         installed = launch.install(options)
-        return installed, launch.load(flow, installed=installed)
+        check_format(format, installed.formats)
+        return installed, launch.load(flow, format=format, installed=installed)
     except Fault as error:
         if frames is not None:
             from heddle.cli.frames import error_frame

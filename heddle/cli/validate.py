@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from heddle.cli.inputs import check_format
 from heddle.cli.options import debug_option
 from heddle.cli.wording import fit, fit_json
-from heddle.flags import plugin_options
+from heddle.flags import format_option, plugin_options
 from plugins_host import Fault
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ Examples:
     type=click.Path(),
     help="Also check that the tools the flow names are there and can be run.",
 )
+@format_option
 @plugin_options
 @click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object for each flow."
@@ -40,6 +42,7 @@ Examples:
 def command(
     flows: tuple[str, ...],
     tools_dir: str | None,
+    format_: str | None,
     plugins: tuple[str, ...],
     plugin_config: tuple[str, ...],
     plugin_env: tuple[str, ...],
@@ -58,11 +61,12 @@ def command(
             plugins=plugins, plugin_config=plugin_config, plugin_env=plugin_env
         )
     )
+    check_format(format_, installed.formats)
     for warning in installed.warnings:
         click.echo(f"! {fit(warning)}", err=True)
     status = 0
     for flow in flows:
-        report = check(flow, tools_dir, installed)
+        report = check(flow, tools_dir, installed, format_)
         status = status if report["valid"] else 1
         if as_json:
             import msgspec
@@ -73,14 +77,19 @@ def command(
     return status
 
 
-def check(flow: str, tools_dir: str | None, installed: "Installed") -> dict[str, Any]:
+def check(
+    flow: str,
+    tools_dir: str | None,
+    installed: "Installed",
+    format: str | None = None,  # noqa: A002  the word users know
+) -> dict[str, Any]:
     """What is to be said about one document, ready for JSON."""
     from heddle import launch
     from heddle.spec import DocumentError
 
     report: dict[str, Any] = {"flow": flow, "valid": False, "problems": [], "warnings": []}
     try:
-        prepared = launch.load(flow, installed=installed)
+        prepared = launch.load(flow, format=format, installed=installed)
     except DocumentError as error:
         report["problems"] = [described(each) for each in error.problems]
         return report

@@ -16,7 +16,7 @@ from heddle.events import EVENT_CONTRACT
 from heddle.server.code import NAME, SUFFIXES, Language
 from heddle.server.http import ERROR_TYPES
 from heddle.server.service import PROTOCOLS
-from heddle.server.submissions import FORMATS
+from heddle.spec import FORMATS
 
 Schema = dict[str, Any]
 
@@ -43,7 +43,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         **_object(
             flow={"oneOf": [ANY_OBJECT, TEXT], "description": "A document, or its text."},
             flowPath={**TEXT, "description": "A flow of the server's own."},
-            format={"enum": list(FORMATS)},
+            format={**TEXT, "examples": list(FORMATS.names)},
             inputs={**ANY_OBJECT, "description": "The starting state."},
             tools={"type": ["array", "null"], "items": _ref("Tool")},
             plugins={"type": ["array", "null"], "items": _ref("Plugin")},
@@ -114,7 +114,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         acceptsFlowPath=SWITCH,
         tools={"type": "array", "items": TEXT},
         protocols={"type": "array", "items": {"enum": list(PROTOCOLS)}},
-        formats={"type": "array", "items": {"enum": list(FORMATS)}},
+        formats={"type": "array", "items": TEXT},
         middleware={"type": "array", "items": TEXT},
         eventContract={"const": EVENT_CONTRACT},
         limits=ANY_OBJECT,

@@ -9,7 +9,6 @@ from heddle.events import EVENT_CONTRACT
 from heddle.server.code import interpreters
 from heddle.server.http import JSON, Answer, Request, Response
 from heddle.server.service import PROTOCOLS, Service
-from heddle.server.submissions import FORMATS
 
 _encode: Final = msgspec.json.Encoder().encode
 METRICS: Final = (("Content-Type", "text/plain; version=0.0.4; charset=utf-8"),)
@@ -48,7 +47,7 @@ async def capabilities(service: Service, _: Request, __: str) -> Answer:
         "interpreters": interpreters() if settings.allow_request_code else [],
         "acceptsFlowPath": settings.flows_root is not None,
         "protocols": PROTOCOLS,
-        "formats": FORMATS,
+        "formats": service.installed.formats.names,
         "middleware": sorted(service.installed.refused),
         "eventContract": EVENT_CONTRACT,
         "runsInFlight": runs.active,

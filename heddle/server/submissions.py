@@ -22,8 +22,8 @@ from heddle.server.code import Code, read_code
 from heddle.server.failures import SubmissionRefused
 from heddle.server.flows_root import FlowsRoot
 from heddle.server.http import Refusal
-from heddle.spec import Format
-from plugins_host import nearest, one_of
+from heddle.spec import FormatRefused, Formats
+from plugins_host import nearest
 
 FIELDS: Final = ("flow", "flowPath", "format", "inputs", "plugins", "tools")
 
@@ -52,7 +52,6 @@ OPERATOR_ONLY: Final = frozenset(
 )
 """Flags of the server, as a body would spell them; their snake_case is refused too."""
 
-FORMATS: Final[tuple[Format, ...]] = ("json", "yaml")
 SUBMITTED: Final = "flow"
 """What errors call a document that came with the request."""
 
@@ -137,7 +136,7 @@ class SubmissionReader:
         if (flow is None) == (path is None):
             both = "both 'flow' and 'flowPath'" if flow is not None else "no flow"
             raise Refusal(400, f"the request has {both}", fix=_FLOW_FIELD)
-        wanted = _read_format(fields.get("format"))
+        wanted = _read_format(fields.get("format"), self._installed.formats)
         if path is not None:
             name = _text("flowPath", path)
             if self._flows is None:
@@ -224,14 +223,13 @@ def _read_inputs(raw: Raw | None) -> dict[str, Any]:
     return inputs
 
 
-def _read_format(raw: Raw | None) -> Format | None:
+def _read_format(raw: Raw | None, formats: Formats) -> str | None:
     if raw is None or bytes(raw) == b"null":
         return None
-    name = _text("format", raw)
-    for known in FORMATS:
-        if name == known:
-            return known
-    raise Refusal(400, f"there is no format {name[:80]!r}", fix=one_of(name, FORMATS))
+    try:
+        return formats.named(_text("format", raw)).name
+    except FormatRefused as error:
+        raise Refusal(400, error.what, fix=error.fix) from error
 
 
 Field = TypeVar("Field")

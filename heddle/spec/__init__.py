@@ -66,6 +66,13 @@ from heddle.spec.flows import (
     Swarm,
     ToolNode,
 )
+from heddle.spec.formats import (
+    FORMATS,
+    FormatRefused,
+    Formats,
+    InputFormat,
+    format_of,
+)
 from heddle.spec.llms import (
     AnyLlmConfig,
     AnyOciClientConfig,
@@ -97,10 +104,6 @@ from heddle.spec.reader import (
 from heddle.spec.source import (
     MAX_DOCUMENT,
     MAX_NESTING,
-)
-from heddle.spec.syntax import (
-    FORMATS,
-    Format,
 )
 from heddle.spec.templates import (
     as_text,
@@ -183,11 +186,13 @@ __all__ = [
     "EndNode",
     "Flow",
     "FlowNode",
-    "Format",
+    "FormatRefused",
+    "Formats",
     "GeminiAIStudioAuthConfig",
     "GeminiConfig",
     "GeminiVertexAIAuthConfig",
     "InMemoryCollectionDatastore",
+    "InputFormat",
     "InputMessageNode",
     "LlmConfig",
     "LlmGenerationConfig",
@@ -245,6 +250,7 @@ __all__ = [
     "as_text",
     "check",
     "convert",
+    "format_of",
     "is_subtype",
     "placeholders",
     "read_document",

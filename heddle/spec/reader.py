@@ -28,6 +28,7 @@ from heddle.spec.catalogue import (
 from heddle.spec.checks import check_flow
 from heddle.spec.component import Component, PluginComponent, Property
 from heddle.spec.flows import Flow
+from heddle.spec.formats import FORMATS, Formats
 from heddle.spec.llms import LlmGenerationConfig
 from heddle.spec.problems import (
     MAX_PROBLEMS,
@@ -43,7 +44,7 @@ from heddle.spec.problems import (
 )
 from heddle.spec.properties import read_property
 from heddle.spec.source import MAX_NESTING, too_deep
-from heddle.spec.syntax import Format, parse
+from heddle.spec.syntax import parse
 from heddle.spec.validation import check, is_plain
 from plugins_host import nearest, one_of
 
@@ -88,7 +89,8 @@ def read_document(
     data: bytes,
     *,
     name: str = "document",
-    format: Format | None = None,  # noqa: A002  the word users know
+    format: str | None = None,  # noqa: A002  the word users know
+    formats: Formats = FORMATS,
     component_types: Collection[str] = (),
     refused: Mapping[str, str] | None = None,
     supplied: Mapping[str, Any] | None = None,
@@ -96,9 +98,10 @@ def read_document(
     """Read a document.
 
     Args:
-        data: The bytes, JSON or YAML.
+        data: The bytes, JSON or YAML or what else there is a format for.
         name: What errors call the document; its extension tells the format.
         format: The format, whatever the name says.
+        formats: The formats there are.
         component_types: Types that plugins provide, beside Agent Spec's own. Each is read
             into a `PluginComponent`.
         refused: Types that exist and that no document may name, with the reason.
@@ -106,8 +109,9 @@ def read_document(
 
     Raises:
         DocumentError: It can't be used; ``problems`` holds everything that is wrong.
+        FormatRefused: There is no such format.
     """
-    raw = parse(data, name=name, format=format)
+    raw = parse(data, name=name, format=format, formats=formats)
     reader = _Reader(component_types, refused or {}, supplied or {})
     try:
         document = reader.document(raw)

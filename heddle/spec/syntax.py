@@ -1,31 +1,36 @@
-"""Bytes of a document in, plain data out: JSON or YAML, the same data from either.
+"""Bytes of a document in, plain data out: the same data from any format.
 
-Refused in both are repeated keys, numbers that JSON can't carry, nesting beyond
-`MAX_NESTING` and documents beyond `MAX_DOCUMENT`. What the data means comes later.
+Refused in all are numbers that JSON can't carry, nesting beyond `MAX_NESTING` and documents
+beyond `MAX_DOCUMENT`; in JSON and YAML repeated keys too. What the data means comes later.
 """
 
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any
 
-from heddle.spec.json_syntax import parse_json
+from heddle.spec.formats import FORMATS, Formats
 from heddle.spec.problems import shown
 from heddle.spec.source import MAX_DOCUMENT, refusal
 
-Format: TypeAlias = Literal["json", "yaml"]
 
-FORMATS: Final[dict[str, Format]] = {".json": "json", ".yaml": "yaml", ".yml": "yaml"}
-
-
-def parse(data: bytes, *, name: str, format: Format | None = None) -> dict[str, Any]:  # noqa: A002  the word users know
+def parse(
+    data: bytes,
+    *,
+    name: str,
+    format: str | None = None,  # noqa: A002  the word users know
+    formats: Formats = FORMATS,
+) -> dict[str, Any]:
     """Read a document's bytes.
 
     Args:
         data: UTF-8, with or without a byte order mark.
         name: What errors call the document; its extension tells the format.
-        format: The format, whatever the name says.
+        format: The name of the format, whatever the document is called.
+        formats: The formats there are.
 
     Raises:
         DocumentError: The bytes are no such document; it holds one problem.
+        FormatRefused: There is no such format.
     """
+    entry = None if format is None else formats.named(format)
     if len(data) > MAX_DOCUMENT:
         raise refusal(
             name,
@@ -34,20 +39,9 @@ def parse(data: bytes, *, name: str, format: Format | None = None) -> dict[str, 
         )
     if data[:3] == b"\xef\xbb\xbf":
         data = data[3:]
-    if format is None:
-        format = _format_of(data, name)  # noqa: A001
-    if format == "json":
-        document = parse_json(data, name)
-    else:
-        try:
-            from heddle.spec.yaml_syntax import parse_yaml
-        except ImportError as error:
-            raise refusal(
-                name,
-                "YAML can't be read: PyYAML is not here, or was built without libyaml",
-                fix="Install PyYAML from its wheel, or write the document in JSON.",
-            ) from error
-        document = parse_yaml(data, name)
+    if entry is None:
+        entry = formats.of(data, name)
+    document = entry.read(data, name)
     if type(document) is not dict:
         raise refusal(
             name,
@@ -55,11 +49,3 @@ def parse(data: bytes, *, name: str, format: Format | None = None) -> dict[str, 
             fix="Write the fields of a component, such as a Flow, at the top level.",
         )
     return document
-
-
-def _format_of(data: bytes, name: str) -> Format:
-    dot = name.rfind(".")
-    known = FORMATS.get(name[dot:].lower()) if dot >= 0 else None
-    if known is not None:
-        return known
-    return "json" if data.lstrip(b" \t\r\n")[:1] in (b"{", b"[") else "yaml"
