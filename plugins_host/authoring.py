@@ -182,14 +182,11 @@ class Outcome:
         return f"Outcome(ok={self.ok}, value={self.value!r}, error={self.error!r})"
 
 
-class Before:
+class Before(Struct, eq=False, weakref=True):
     """Something is about to happen: ``subject`` says where, ``input`` what with."""
 
-    __slots__ = ("_input", "subject")
-
-    def __init__(self, subject: Subject, given: Raw) -> None:
-        self.subject = subject
-        self._input: Any = given
+    subject: Subject
+    _input: Any
 
     @property
     def input(self) -> dict[str, Any]:
@@ -209,13 +206,7 @@ class After(Before):
     ``input`` holds the arguments of a tool call, and is empty at the other seams.
     """
 
-    __slots__ = ("_outcome",)
-
-    def __init__(
-        self, subject: Subject, outcome: WireOutcome, given: Raw = _NOTHING
-    ) -> None:
-        super().__init__(subject, given)
-        self._outcome: Outcome | WireOutcome = outcome
+    _outcome: Outcome | WireOutcome
 
     @property
     def outcome(self) -> Outcome:
@@ -273,7 +264,7 @@ class Services(Protocol):
         ...
 
 
-class Context:
+class Context(Struct, eq=False, dict=True, weakref=True):
     """What a handler is told beside its event, and what it may ask of heddle.
 
     Attributes:
@@ -285,6 +276,9 @@ class Context:
         run_id: Which run an encoder is asked about.
     """
 
+    _services: Services
+    _component: Any
+    _workspace: str | HostError | None = None
     seam: str = ""
     half: str = ""
     attempt: int = 1
@@ -293,17 +287,6 @@ class Context:
     phase: str = ""
     stream: bool = False
     run_id: str = ""
-
-    def __init__(
-        self,
-        services: Services,
-        component: Raw | dict[str, Any],
-        *,
-        workspace: str | HostError | None = None,
-    ) -> None:
-        self._services = services
-        self._component: Any = component
-        self._workspace = workspace
 
     @property
     def component(self) -> dict[str, Any]:
@@ -376,6 +359,10 @@ class Context:
         if self._workspace is None:
             raise HostError("WorkspaceUnavailable", "this call has no workspace")
         return self._workspace
+
+    def __repr__(self) -> str:
+        """Its place only: settings may hold what must not end in a log."""
+        return f"Context(seam={self.seam!r}, half={self.half!r})"
 
     def _must_await(self, function: str) -> None:
         if self._services.plain:

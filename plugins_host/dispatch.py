@@ -112,14 +112,12 @@ class Dispatch:
             HandlerMissing: No handler, or no such verb; says what to write.
         """
         if verb in {"before", "after"}:
-            return self.consultation(
-                question,
-                verb,
-                question.component_type,
-                question.component,
-                question.input,
-                services,
+            found = self.half(question.component_type, question.seam, verb)
+            admits = self.admitted(question.seam, verb)
+            args = arguments(
+                question, verb, question.component, question.input, admits, services
             )
+            return found, args, found.read_verdict
         if verb == "encode":
             # As frequent as consultations are, so decoded as they are: once.
             return self._encode(question, services)
@@ -128,29 +126,17 @@ class Dispatch:
             raise HandlerMissing(f"there is no verb {verb!r}")
         return prepare(self, verb, said(), services)
 
-    def consultation(
-        self,
-        question: Question,
-        half: str,
-        component_type: str,
-        component: Raw,
-        given: Raw,
-        services: Services,
-    ) -> Step:
-        """The call of one middleware, with ``given`` for the question's own input."""
-        found = self._handlers.half(component_type, question.seam, half)
-        event = (
-            Before(question.subject, given)
-            if half == "before"
-            else After(question.subject, question.outcome or _FAILED, given)
-        )
-        ctx = Context(services, component)
-        ctx.seam = question.seam
-        ctx.half = half
-        ctx.attempt = question.attempt
-        ctx.max_attempts = question.max_attempts
-        ctx.admits = self.admits.get((question.seam, half), ())
-        return found, (event, ctx), found.read_verdict
+    def half(self, component_type: str, seam: str, half: str) -> Found:
+        """The handler of one half of one seam.
+
+        Raises:
+            HandlerMissing: There is none; says what to write.
+        """
+        return self._handlers.half(component_type, seam, half)
+
+    def admitted(self, seam: str, half: str) -> tuple[str, ...]:
+        """The verdicts of one half; nothing when heddle has not said."""
+        return self.admits.get((seam, half), ())
 
     # --- the other kinds ---------------------------------------------------------------
 
@@ -174,7 +160,7 @@ class Dispatch:
         if "workspaceUnavailable" in said:
             why = f"there is no workspace here: {said['workspaceUnavailable']}"
             workspace = HostError("WorkspaceUnavailable", why)
-        ctx = Context(services, said.get("node") or {}, workspace=workspace)
+        ctx = Context(services, said.get("node") or {}, _workspace=workspace)
         return found, (said.get("input") or {}, ctx), _reader_of_output(found)
 
     def _apply(self, _verb: str, said: dict[str, Any], services: Services) -> Step:
@@ -215,6 +201,24 @@ class Dispatch:
 
     def _function(self, said: dict[str, Any], name: str) -> Found:
         return self._handlers.function(str(said.get("componentType", "")), name)
+
+
+def arguments(
+    question: Question,
+    half: str,
+    component: Raw,
+    given: Raw,
+    admits: tuple[str, ...],
+    services: Services,
+) -> tuple[Before, Context]:
+    """What a middleware is called with; ``given`` is the input as it stands by now."""
+    event = (
+        Before(question.subject, given)
+        if half == "before"
+        else After(question.subject, given, question.outcome or _FAILED)
+    )
+    seam, attempt, most = question.seam, question.attempt, question.max_attempts
+    return event, Context(services, component, None, seam, half, attempt, most, admits)
 
 
 _Prepare: TypeAlias = Callable[[Dispatch, str, dict[str, Any], Services], Step]

@@ -31,7 +31,8 @@ import msgspec
 from msgspec import UNSET, Raw, Struct
 
 from plugins_host.authoring import HostError
-from plugins_host.dispatch import Dispatch, Question
+from plugins_host.consulting import Plans, edited
+from plugins_host.dispatch import Dispatch, Question, arguments
 from plugins_host.handlers import (
     AnswerInvalid,
     Found,
@@ -73,16 +74,11 @@ _decode: Final = msgspec.json.Decoder().decode
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class _Asked(Struct, frozen=True, rename="camel"):
-    component_type: str = ""
-    component: Raw = Raw()
-
-
 class _Params(Question, frozen=True, rename="camel"):
     """What any question may carry beside a consultation's own."""
 
     half: str = ""
-    ask: tuple[_Asked, ...] = ()
+    ask: Raw = Raw()
     call: Id = None
 
 
@@ -228,6 +224,7 @@ class Server:
         self._dispatch = Dispatch(
             HandlerTable(handlers), tools=tools, list_tools=list_tools
         )
+        self._plans = Plans(self._dispatch)
         self._shutdown = shutdown
         self._source = source
         self._inbox: deque[tuple[_Frame, bytes]] = deque()
@@ -309,14 +306,15 @@ class Server:
             self._take((b"".join(self._cut),))
             self._cut.clear()
             return
-        head, newline, rest = chunk.partition(b"\n")
-        self._cut.append(head)
-        if not newline:
+        lines = chunk.split(b"\n")
+        if len(lines) == 1:
+            self._cut.append(chunk)
             return
-        first = b"".join(self._cut)
-        *lines, tail = rest.split(b"\n")
-        self._cut = [tail]
-        self._take((first, *lines))
+        if self._cut:
+            lines[0] = b"".join((*self._cut, lines[0]))
+        tail = lines.pop()
+        self._cut = [tail] if tail else []
+        self._take(lines)
 
     def _take(self, lines: Iterable[bytes]) -> None:
         for line in lines:
@@ -440,7 +438,11 @@ class Server:
 
     async def _answer(self, call: _Call) -> None:
         try:
-            answer = _encode(_Answer(call.id, await self._result(call)))
+            if call.verb == "consult":
+                said = await self._consult(call)
+                answer = b'{"id":%b,"result":{"verdicts":[%b]}}' % (_encode(call.id), said)
+            else:
+                answer = _encode(_Answer(call.id, await self._result(call)))
         except GeneratorExit:
             raise
         except BaseException as error:  # noqa: BLE001  whatever a handler raises is its answer
@@ -458,8 +460,6 @@ class Server:
 
     async def _result(self, call: _Call) -> Any:
         verb = call.verb
-        if verb == "consult":
-            return await self._consult(call)
         if verb == "init":
             return self._greet(call.said())
         if verb == "shutdown":
@@ -521,7 +521,7 @@ class Server:
         finally:
             found.slow = time.perf_counter() - began > _SLOW
 
-    async def _consult(self, call: _Call) -> Any:
+    async def _consult(self, call: _Call) -> bytes:
         """Ask several in order, as heddle would one by one; the first that settles ends it.
 
         A modified input is encoded before the next is asked, so that what one handler does
@@ -530,28 +530,44 @@ class Server:
         that it would have alone: heddle is told where the walk is when that took a while.
         """
         params = call.params
+        half = params.half
         given = params.input
-        consent = "proceed" if params.half == "before" else "pass"
-        admits = self._dispatch.admits.get((params.seam, params.half)) or ("modify",)
-        verdicts: list[dict[str, Any]] = []
-        told = time.monotonic()
-        for asked in params.ask:
-            call.component_type = name = asked.component_type
-            if time.monotonic() - told > _A_WHILE:
-                told = time.monotonic()
-                call.partial({"at": name})
+        plan = self._plans.find(params.seam, half, params.ask)
+        consent = plan.consent
+        verdicts: list[bytes] = []
+        told = now = time.perf_counter()
+        for step in plan.steps:
+            call.component_type = step.name
+            if now - told > _A_WHILE:
+                told = now
+                call.partial({"at": step.name})
             try:
-                found, args, read = self._dispatch.consultation(
-                    params, params.half, name, asked.component, given, call
-                )
-                # A coroutine for each plain handler would be an eighth of the frame.
-                answer = (
-                    await self._handle(call, found, args)
-                    if found.is_async
-                    else self._handle_plain(call, found, args)
-                )
-                verdict = read(answer)
-                encoded = Raw(_encode(verdict))
+                found = step.found or self._dispatch.half(step.name, params.seam, half)
+                args = arguments(params, half, step.component, given, plan.admits, call)
+                if found.is_async:
+                    answer = await self._handle(call, found, args)
+                    now = time.perf_counter()
+                else:
+                    # As `_handle_plain`, with one look at the clock between two of them
+                    # and no coroutine, which together would be a fifth of the frame.
+                    call.plain = True
+                    if found.slow:
+                        self._flush()
+                    else:
+                        self._outbox.look_after()
+                    began = now
+                    try:
+                        answer = found.function(*args)
+                    finally:
+                        now = time.perf_counter()
+                        found.slow = now - began > _SLOW
+                if type(answer) is dict and answer == consent:
+                    verdicts.append(step.consent)
+                    if call.cancels:
+                        break
+                    continue
+                verdict = found.read_verdict(answer)
+                encoded = _encode(verdict)
             except GeneratorExit:
                 raise
             except BaseException as error:  # whatever a handler raises is its answer
@@ -559,26 +575,26 @@ class Server:
                     raise
                 report(error, call.label())
                 described = _described(error, call.label())
-                verdicts.append({"componentType": name, "error": described})
+                verdicts.append(_encode({"componentType": step.name, "error": described}))
                 break
-            verdicts.append({"componentType": name, "verdict": encoded})
+            verdicts.append(b"%b%b}" % (step.said, encoded))
             if call.cancels:
                 break
             action = verdict.get("action")
-            if action == consent:
+            if action == consent["action"]:
                 continue
-            if action != "modify" or "modify" not in admits:
+            if action != "modify" or not plan.takes_modify:
                 break
             if not isinstance(verdict.get("input"), Mapping):
                 break
             if params.seam != "modelCall":
                 given = Raw(_encode(verdict["input"]))
             else:
-                changed = _edited(given, verdict["input"])
+                changed = edited(given, verdict["input"])
                 if changed is None:
                     break
                 given = changed
-        return {"verdicts": verdicts}
+        return b",".join(verdicts)
 
     def _greet(self, said: dict[str, Any]) -> dict[str, Any]:
         admits: dict[tuple[str, str], tuple[str, ...]] = {}
@@ -600,20 +616,6 @@ class Server:
             await self._handle(call, found, ())
         except Exception as error:  # noqa: BLE001  it ends either way
             report(error, "shutdown")
-
-
-def _edited(request: Raw, change: Mapping[str, Any]) -> Raw | None:
-    """The model request that heddle makes of an edit; None if it takes none of it."""
-    # Few policies edit requests, and most of those one after another in one process.
-    from plugins_host.conversation import ModelRequest
-    from plugins_host.model_edits import EditError, edited
-
-    try:
-        asked = msgspec.json.decode(request, type=ModelRequest)
-        # As heddle reads it: in the types of JSON, whatever the handler made it of.
-        return Raw(_encode(edited(asked, _decode(_encode(change)))))
-    except (EditError, msgspec.DecodeError):
-        return None
 
 
 def _described(error: BaseException, label: str) -> dict[str, str]:
