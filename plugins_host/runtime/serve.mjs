@@ -71,7 +71,7 @@ let flushing = false;
 function flush() {
   flushing = false;
   if (out.length === 0) return;
-  const text = out.join('\n') + '\n';
+  const text = out.length === 1 ? `${out[0]}\n` : out.join('\n') + '\n';
   out = [];
   write(text);
 }
@@ -229,10 +229,10 @@ function missing(componentType, what, line) {
   return new HandlerMissing(`${componentType} ${what}${there}. Write serve(${line}).`);
 }
 
+/** What the handler of a half is a method of. */
 function findHalf(componentType, seam, half) {
   const holder = handlers[componentType]?.[seam];
-  const found = holder?.[half];
-  if (typeof found === 'function') return found.bind(holder);
+  if (typeof holder?.[half] === 'function') return holder;
   const action = half === 'before' ? 'proceed' : 'pass';
   throw missing(
     componentType,
@@ -267,24 +267,24 @@ function withOutput(answer, label) {
 const then = (value, next) =>
   typeof value?.then === 'function' ? value.then(next) : next(value);
 
-function contextOf(call, params, half, component) {
-  const { seam } = params;
-  return new Context(call, component, {
-    seam,
-    half,
-    attempt: params.attempt ?? 1,
-    maxAttempts: params.maxAttempts ?? 1,
-    admits: admits.get(`${seam}.${half}`) ?? [],
-  });
+function contextOf(call, params, half, component, honoured) {
+  const context = new Context(call, component);
+  context.seam = params.seam;
+  context.half = half;
+  context.attempt = params.attempt ?? 1;
+  context.maxAttempts = params.maxAttempts ?? 1;
+  context.admits = honoured;
+  return context;
 }
 
 function askOne(call, params, half) {
   const { componentType, seam, subject = {}, input, outcome } = params;
   call.componentType = componentType;
-  const handler = findHalf(componentType, seam, half);
+  const holder = findHalf(componentType, seam, half);
   const event = half === 'before' ? { subject, input: input ?? {} } : { subject, outcome };
   if (half === 'after' && input !== undefined) event.input = input;
-  const answer = handler(event, contextOf(call, params, half, params.component));
+  const honoured = admits.get(`${seam}.${half}`) ?? [];
+  const answer = holder[half](event, contextOf(call, params, half, params.component, honoured));
   return then(answer, (said) => read(said, `${componentType} ${seam}.${half}`, A_VERDICT));
 }
 
@@ -307,7 +307,8 @@ class Consultation {
     this.input = params.input;
     this.place = `${params.seam}.${params.half}`;
     this.consent = params.half === 'before' ? 'proceed' : 'pass';
-    this.admits = admits.get(this.place) ?? NOTHING_KNOWN;
+    this.consented = `{"action":"${this.consent}"}`;
+    this.admits = admits.get(this.place);
     this.verdicts = [];
     this.next = 0;
     this.told = performance.now();
@@ -353,9 +354,10 @@ class Consultation {
 
   question(componentType, component) {
     const { seam, half, subject, outcome } = this.params;
-    const handler = findHalf(componentType, seam, half);
+    const holder = findHalf(componentType, seam, half);
     const event = eventOf(half, subject, this.input, outcome);
-    return handler(event, contextOf(this.call, this.params, half, component));
+    const honoured = this.admits ?? [];
+    return holder[half](event, contextOf(this.call, this.params, half, component, honoured));
   }
 
   /** Takes what a handler answered; whether the next one is to be asked. */
@@ -363,26 +365,47 @@ class Consultation {
     let verdict;
     let encoded;
     try {
-      verdict = read(answer, `${componentType} ${this.place}`, A_VERDICT);
-      encoded = JSON.stringify(verdict);
+      verdict = isObject(answer) ? answer : this.refuse(componentType, answer);
+      encoded = isBare(verdict, this.consent) ? this.consented : JSON.stringify(verdict);
     } catch (error) {
       this.failed(componentType, error);
       return false;
     }
-    this.verdicts.push(`{"componentType":${JSON.stringify(componentType)},"verdict":${encoded}}`);
+    this.verdicts.push(`{"componentType":${quoted(componentType)},"verdict":${encoded}}`);
     if (this.call.cancels.length > 0) return false;
-    if (verdict.action === this.consent) return true;
-    if (verdict.action !== 'modify' || !this.admits.includes('modify')) return false;
+    if (encoded === this.consented || verdict.action === this.consent) return true;
+    const goesOn = verdict.action === 'modify' && (this.admits ?? NOTHING_KNOWN).includes('modify');
+    if (!goesOn) return false;
     if (!isObject(verdict.input)) return false;
     const changed = JSON.parse(encoded).input;
     this.input = this.params.seam === 'modelCall' ? edited(this.input, changed) : changed;
     return this.input !== undefined;
   }
 
+  refuse(componentType, answer) {
+    return read(answer, `${componentType} ${this.place}`, A_VERDICT);
+  }
+
   failed(componentType, error) {
     report(this.call, error, `${componentType} ${this.place}`);
     this.verdicts.push(JSON.stringify({ componentType, error: describe(error) }));
   }
+}
+
+/** Whether a verdict says this word and nothing else, so that its JSON is known. */
+function isBare(verdict, word) {
+  if (verdict.action !== word || Object.getPrototypeOf(verdict) !== Object.prototype) return false;
+  for (const name in verdict) if (name !== 'action') return false;
+  return verdict.toJSON === undefined && Object.hasOwn(verdict, 'action');
+}
+
+const quotes = new Map();
+
+/** A component type as JSON; there are few. */
+function quoted(name) {
+  let text = quotes.get(name);
+  if (text === undefined) quotes.set(name, (text = JSON.stringify(name)));
+  return text;
 }
 
 /** A heddle that did not say what a half admits is taken to admit a change. */
@@ -728,10 +751,14 @@ globalThis.serve = function serve(given, chosen = {}) {
       cut.push(chunk);
       return;
     }
-    const whole = cut.length === 0 ? chunk.subarray(0, last) : Buffer.concat([...cut, chunk.subarray(0, last)]);
+    const text =
+      cut.length === 0
+        ? chunk.toString('utf8', 0, last)
+        : Buffer.concat([...cut, chunk.subarray(0, last)]).toString('utf8');
     cut = last + 1 < chunk.length ? [chunk.subarray(last + 1)] : [];
     flushing = true;
-    for (const line of whole.toString('utf8').split('\n')) receive(line);
+    if (text.includes('\n')) for (const line of text.split('\n')) receive(line);
+    else receive(text);
     flush();
   });
   process.stdin.on('end', () => {
