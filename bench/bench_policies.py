@@ -35,7 +35,7 @@ from heddle.engine.run import Run
 from heddle.engine.testing import FakeModels, FakeTools
 from heddle.engine.walk import Limits
 from heddle.engine.work import Services
-from heddle.installation import install, policies_of
+from heddle.installation import install, open_plugins
 from heddle.spec import read_document
 from plugins_host.entry_point import RUNTIME
 from tests.conformance.policies.ten_nodes import MET, TenNodes
@@ -105,7 +105,8 @@ async def installed(
     whole = {"name": name, "version": "1", "command": list(command), "components": parts}
     manifest.write_text(json.dumps(whole), encoding="utf-8")
     loaded = install((str(manifest),), shared=True)
-    async with policies_of(loaded, log=print, patience=30) as policies:
+    async with open_plugins(loaded, log=print, patience=30) as plugins:
+        policies = plugins.policies
         assert policies is not None
         yield policies
 

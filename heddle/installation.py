@@ -1,16 +1,18 @@
-"""What an operator installs beside the flows: plugins, and the policies in them.
+"""What is installed beside the flows: plugins, and what each kind of them gives to runs.
 
     installed = install(("policies.json",), ("Gate=@gate.json",))    reads, starts nothing
-    async with policies_of(installed, log=print, patience=30) as policies:
-        …                                                     runs ask these policies
+    async with open_plugins(installed, log=print, patience=30) as plugins:
+        plugins.policies, plugins.components, plugins.encoders …      what runs use
 
 Loading refuses all that can be refused before anything runs. Processes start with the
-first question to them and end when the context is left.
+first question to them and end when the context is left. A run may bring plugins of its
+own: installed and opened like these, they come beside them with ``and_also``.
 """
 
 import os
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -24,6 +26,8 @@ from heddle.spec import (
     FormatRefused,
     Formats,
     LlmConfig,
+    PluginComponent,
+    ProvidedType,
     format_of,
     read_document,
 )
@@ -33,12 +37,16 @@ from plugins_host import Fault
 if TYPE_CHECKING:
     from heddle.engine.gate import Policies
     from heddle.policy_counts import PolicyCounts
-    from plugins_host import LoadedPlugins, Plugin, PluginLog
+    from plugins_host import (
+        Answerer,
+        Encoder,
+        Fleet,
+        LoadedPlugins,
+        Plugin,
+        PluginLog,
+        Served,
+    )
 
-REFUSED: Final = (
-    "It is a middleware of plugin {plugin!r}: middleware is installed by whoever runs "
-    "heddle and named in no document."
-)
 LLM_CONFIG: Final = "llm_config"
 """The setting under which a middleware is given a model of its own."""
 
@@ -54,19 +62,55 @@ class PolicyModelInvalid(Fault):
     """The settings of a middleware name a model that can't be used."""
 
 
+class TypeTaken(Fault):
+    """A plugin that a run brings provides a component type that is installed already."""
+
+
 class Installed(Struct, frozen=True):
     """Plugins that were read and checked.
 
-    ``refused`` are the component types that no document may name, with the reason;
-    ``models`` the LLM configurations of middleware, by component type; ``formats`` those
-    that documents may be written in.
+    ``provided`` are the component types that documents may name beside Agent Spec's own;
+    ``refused`` those that no document may name, with the reason; ``models`` the LLM
+    configurations of middleware, by component type; ``formats`` those that documents may
+    be written in. ``digest`` tells two installations apart by what they make of documents.
     """
 
     plugins: "LoadedPlugins | None" = None
+    provided: Mapping[str, ProvidedType] = {}
     refused: Mapping[str, str] = {}
     models: Mapping[str, Component] = {}
     formats: Formats = FORMATS
     warnings: tuple[str, ...] = ()
+    digest: str = ""
+
+    @property
+    def middleware(self) -> list[str]:
+        """The component types of the policies, sorted."""
+        loaded = self.plugins.middleware if self.plugins is not None else ()
+        return sorted(each.component.component_type for each in loaded)
+
+    def and_also(self, brought: "Installed") -> "Installed":
+        """The same for a document beside which a run brings plugins of its own.
+
+        Only what documents are read with is joined: each is opened for itself.
+
+        Raises:
+            TypeTaken: A component type is provided by both.
+        """
+        for name, theirs in brought.provided.items():
+            if name in self.provided or name in self.refused:
+                raise TypeTaken(
+                    f"the component type {name!r} is installed here already",
+                    where=f"plugin {theirs.plugin!r}",
+                    fix="Give yours another name.",
+                )
+        return msgspec.structs.replace(
+            self,
+            provided={**self.provided, **brought.provided},
+            refused={**self.refused, **brought.refused},
+            warnings=(*self.warnings, *brought.warnings),
+            digest=f"{self.digest}+{brought.digest}",
+        )
 
 
 NOTHING: Final = Installed()
@@ -105,23 +149,42 @@ def install(
         variables=variables,
         shared=shared,
     )
+    return installed_of(loaded)
+
+
+def installed_of(loaded: "LoadedPlugins") -> Installed:
+    """What documents and runs have of plugins that are loaded.
+
+    Raises:
+        Fault: One of them provides what can't be used.
+    """
+    from heddle.provided import REFUSED_KINDS, provided_types
+
     for plugin in loaded.plugins:
         _refuse_unserved(plugin)
+    provided = provided_types(loaded.plugins)
+    refused = {
+        each.component_type: REFUSED_KINDS[each.kind].format(plugin=plugin.name)
+        for plugin in loaded.plugins
+        for each in plugin.manifest.components
+        if each.kind in REFUSED_KINDS
+    }
+    models = {
+        each.component.component_type: _model(
+            each.component.component_type, each.settings[LLM_CONFIG], provided
+        )
+        for each in loaded.middleware
+        if LLM_CONFIG in each.settings
+    }
+    says = msgspec.json.encode([provided, refused])
     return Installed(
         loaded,
-        {
-            each.component.component_type: REFUSED.format(plugin=each.plugin.name)
-            for each in loaded.middleware
-        },
-        {
-            each.component.component_type: _model(
-                each.component.component_type, each.settings[LLM_CONFIG]
-            )
-            for each in loaded.middleware
-            if LLM_CONFIG in each.settings
-        },
+        provided,
+        refused,
+        models,
         _formats(loaded.plugins),
         loaded.warnings,
+        blake2b(says, digest_size=12).hexdigest(),
     )
 
 
@@ -142,35 +205,45 @@ def _formats(plugins: "Sequence[Plugin]") -> Formats:
 
 
 def _refuse_unserved(plugin: "Plugin") -> None:
+    from plugins_host import Kind
+
     manifest = plugin.manifest
     unserved = [
-        f"component {each.component_type!r} is no middleware"
+        f"component {each.component_type!r} keeps sessions, which heddle does not have yet"
         for each in manifest.components
-        if each not in manifest.middleware
+        if each.kind is Kind.STORE
     ]
     if manifest.tools or manifest.discover_tools:
-        unserved.append("it provides tools")
+        unserved.append("it provides tools, which this version takes from folders only")
     if manifest.files:
-        unserved.append("it brings files")
+        unserved.append("it brings files, which this version does not use")
     for what in unserved[:1]:
         raise NotServedYet(
-            f"{what}, and middleware is all that this version takes from a plugin",
+            what,
             where=f"{plugin.source} (plugin {plugin.name!r})",
             fix="Take it out of the manifest.",
         )
 
 
-def _model(component_type: str, raw: Any) -> Component:
+def _model(
+    component_type: str, raw: Any, provided: Mapping[str, ProvidedType]
+) -> Component:
     """The LLM configuration in a middleware's settings."""
     where = f"--plugin-config {component_type} $.{LLM_CONFIG}"
     if not isinstance(raw, dict):
         raise PolicyModelInvalid(f"{raw!r} is no object", where=where, fix=GIVE_A_MODEL)
     named = msgspec.json.encode({"name": component_type, **raw})
     try:
-        root = read_document(named, name=where, format="json").root
+        root = read_document(
+            named, name=where, format="json", component_types=provided
+        ).root
     except DocumentError as error:
         raise PolicyModelInvalid(error.what, where=where, fix=error.fix) from error
-    if not isinstance(root, LlmConfig | Model):
+    if isinstance(root, PluginComponent):
+        usable = root.provided.kind == "provider"
+    else:
+        usable = isinstance(root, LlmConfig | Model)
+    if not usable:
         raise PolicyModelInvalid(
             f"a {root.component_type} is no LLM configuration",
             where=where,
@@ -179,16 +252,44 @@ def _model(component_type: str, raw: Any) -> Component:
     return root
 
 
+class OpenPlugins(Struct, frozen=True):
+    """What runs use of plugins, by what they call it.
+
+    Attributes:
+        policies: What is asked at the seams; None when there is nobody to ask.
+        components: Nodes, transforms and providers, by component type.
+        encoders: By protocol.
+        askers: Who answers for each plugin, by its name.
+    """
+
+    policies: "Policies | None" = None
+    components: "Mapping[str, Served]" = {}
+    encoders: "Mapping[str, Encoder]" = {}
+    askers: "Mapping[str, Answerer]" = {}
+
+    def and_also(self, brought: "OpenPlugins") -> "OpenPlugins":
+        """These and what a run brings; policies are the operator's alone."""
+        return OpenPlugins(
+            self.policies,
+            {**self.components, **brought.components},
+            {**self.encoders, **brought.encoders},
+            {**self.askers, **brought.askers},
+        )
+
+
+NONE_OPEN: Final = OpenPlugins()
+
+
 @asynccontextmanager
-async def policies_of(
+async def open_plugins(
     installed: Installed,
     *,
     log: "PluginLog",
     patience: float,
     start: bool = False,
     watch: "PolicyCounts | None" = None,
-) -> "AsyncIterator[Policies | None]":
-    """The policies of an installation; None when there are none to be asked.
+) -> AsyncIterator[OpenPlugins]:
+    """All that runs use of an installation, while the context is open.
 
     Args:
         installed: From `install`.
@@ -200,16 +301,15 @@ async def policies_of(
     Raises:
         PluginNotStarted: With ``start``: one of them does not start.
     """
-    if installed.plugins is None or not installed.plugins.middleware:
-        yield None
+    loaded = installed.plugins
+    if loaded is None or not loaded.plugins:
+        yield NONE_OPEN
         return
-    from heddle.engine.gate import Policies, asked_by
-    from plugins_host import Chain, Fleet, InProcess, InProcessPlugin, Link, OutOfProcess
+    from plugins_host import Encoder, EncoderComponent, Fleet, OutOfProcess, Served
 
-    plugins = installed.plugins.plugins
     programs = [
         plugin.home.program
-        for plugin in plugins
+        for plugin in loaded.plugins
         if isinstance(plugin.home, OutOfProcess) and plugin.home.program is not None
     ]
     async with Fleet(programs, log=log) as fleet:
@@ -218,28 +318,69 @@ async def policies_of(
         if start:
             await fleet.start()
         askers = {
-            plugin.name: InProcessPlugin(
-                plugin.name,
-                plugin.home.handlers,
-                capabilities=frozenset(each.value for each in plugin.manifest.capabilities),
-                log=log,
-            )
-            if isinstance(plugin.home, InProcess)
-            else fleet[plugin.name]
-            for plugin in plugins
-            if plugin.manifest.middleware
+            plugin.name: asker
+            for plugin in loaded.plugins
+            if (asker := _asker(plugin, fleet, log)) is not None
         }
-        chain = Chain(
-            [
-                Link(
-                    each.component.component_type,
-                    each.plugin.name,
-                    msgspec.json.encode(each.settings),
-                    each.component.seams,
-                    askers[each.plugin.name],
+        yield OpenPlugins(
+            _policies(installed, askers, patience, watch),
+            {
+                name: Served(name, one.plugin, askers[one.plugin], patience)
+                for name, one in installed.provided.items()
+                if one.plugin in askers
+            },
+            {
+                each.protocol: Encoder(
+                    each.protocol,
+                    each.content_type,
+                    each.component_type,
+                    askers[plugin.name],
                 )
-                for each in installed.plugins.middleware
-            ],
-            watch=watch,
+                for plugin in loaded.plugins
+                for each in plugin.manifest.components
+                if isinstance(each, EncoderComponent)
+            },
+            askers,
         )
-        yield Policies(chain, asked_by(chain), patience, installed.models)
+
+
+def _asker(plugin: "Plugin", fleet: "Fleet", log: "PluginLog") -> Any:
+    """Who answers for a plugin; None for one that nobody has to ask."""
+    from plugins_host import InProcess, InProcessPlugin
+
+    if isinstance(plugin.home, InProcess):
+        return InProcessPlugin(
+            plugin.name,
+            plugin.home.handlers,
+            capabilities=frozenset(each.value for each in plugin.manifest.capabilities),
+            log=log,
+        )
+    return fleet[plugin.name] if plugin.home.program is not None else None
+
+
+def _policies(
+    installed: Installed,
+    askers: Mapping[str, Any],
+    patience: float,
+    watch: "PolicyCounts | None",
+) -> "Policies | None":
+    assert installed.plugins is not None
+    if not installed.plugins.middleware:
+        return None
+    from heddle.engine.gate import Policies, asked_by
+    from plugins_host import Chain, Link
+
+    chain = Chain(
+        [
+            Link(
+                each.component.component_type,
+                each.plugin.name,
+                msgspec.json.encode(each.settings),
+                each.component.seams,
+                askers[each.plugin.name],
+            )
+            for each in installed.plugins.middleware
+        ],
+        watch=watch,
+    )
+    return Policies(chain, asked_by(chain), patience, installed.models)

@@ -23,12 +23,11 @@ from heddle.engine.faults import InputsRefused
 from heddle.engine.plan import Plan, make_plan
 from heddle.engine.walk import Limits
 from heddle.events import Event
-from heddle.installation import NOTHING, Installed
+from heddle.installation import NONE_OPEN, NOTHING, Installed, OpenPlugins
 from heddle.spec import MAX_DOCUMENT, Problem, read_document
 from plugins_host import Fault
 
 if TYPE_CHECKING:
-    from heddle.engine.gate import Policies
     from heddle.engine.run import Run
     from heddle.policy_counts import PolicyCounts
     from heddle.services import ModelService
@@ -135,7 +134,7 @@ def prepare(
         data: The document.
         name: What errors call it, a file name mostly.
         format: The name of its format; None to go by its own name, then by its look.
-        installed: What is installed beside it, which it may not name.
+        installed: What is installed beside it: what it may name, and what it may not.
 
     Raises:
         DocumentError: With every problem of the document.
@@ -148,14 +147,14 @@ def prepare(
             name=name,
             format=format,
             formats=installed.formats,
+            component_types=installed.provided,
             refused=installed.refused,
         )
         plan = make_plan(document, name=name)
         return Prepared(name, plan, (*document.warnings, *plan.graph.warnings))
 
-    refused = ",".join(sorted(installed.refused))
-    read_with = f"{format}\0{installed.formats.serial}"
-    return _PLANS.get(data, f"{read_with}\0{refused}\0{name}\0", compile_it)
+    read_with = f"{format}\0{installed.formats.serial}\0{installed.digest}"
+    return _PLANS.get(data, f"{read_with}\0{name}\0", compile_it)
 
 
 def load(
@@ -207,13 +206,13 @@ def install(options: RunOptions, *, shared: bool = False) -> Installed:
 
 
 class Engine:
-    """What all runs share: models, tools, policies, limits. From `open_engine`."""
+    """What all runs share: models, tools, plugins, limits. From `open_engine`."""
 
     def __init__(
         self,
         models: "ModelService",
         tools: "Tools | None",
-        policies: "Policies | None",
+        plugins: OpenPlugins,
         limits: Limits,
     ) -> None:
         from heddle.services import ToolService
@@ -221,7 +220,7 @@ class Engine:
         self._models = models
         self._tools = tools
         self._tool_service = ToolService(tools)
-        self._policies = policies
+        self._plugins = plugins
         self._limits = limits
 
     def tool_names(self) -> list[str]:
@@ -230,7 +229,7 @@ class Engine:
 
     def with_models(self, models: "ModelService") -> "Engine":
         """The same, with model calls made by another."""
-        return Engine(models, self._tools, self._policies, self._limits)
+        return Engine(models, self._tools, self._plugins, self._limits)
 
     async def run(
         self,
@@ -269,24 +268,38 @@ class Engine:
         from heddle.engine.work import Services
 
         self.check(prepared)
+        plugins = self._plugins
         services = Services(
-            self._models, self._tool_service, report, stream, self._policies
+            self._models,
+            self._tool_service,
+            report,
+            stream,
+            plugins.policies,
+            plugins.components,
         )
         return Run(prepared.plan, services, self._limits)
 
-    def bringing(self, tools: "Mapping[str, ToolProgram]", *, within: str) -> "Engine":
-        """The same for one run that brings tools of its own.
+    def bringing(
+        self,
+        tools: "Mapping[str, ToolProgram]",
+        *,
+        within: str,
+        plugins: OpenPlugins = NONE_OPEN,
+    ) -> "Engine":
+        """The same for one run that brings tools and plugins of its own.
 
         Args:
             tools: By name; they are usable by this engine's runs alone, and take turns
                 with all others.
             within: The folder that workspaces are made in.
+            plugins: Opened around the run.
         """
         from heddle.services import ToolService
         from heddle.tools import Tools
 
         both = (Tools() if self._tools is None else self._tools).and_also(tools)
-        made = Engine(self._models, both, self._policies, self._limits)
+        all_plugins = self._plugins.and_also(plugins)
+        made = Engine(self._models, both, all_plugins, self._limits)
         made._tool_service = ToolService(both, within=within)
         return made
 
@@ -303,8 +316,9 @@ class Engine:
 
         graph = prepared.plan.graph
         state = start_state(graph, inputs)
-        if self._policies is not None:
-            asked = self._policies.asked
+        policies = self._plugins.policies
+        if policies is not None:
+            asked = policies.asked
             if asked.node_before or asked.node_error or asked.node_after:
                 return
         try:
@@ -359,16 +373,16 @@ async def open_engine(
     tools = _tools(options)
     installed = install(options) if installed is None else installed
     async with (
-        installation.policies_of(
+        installation.open_plugins(
             installed,
             log=plugin_log or log_plugin_line,
             patience=options.plugin_timeout,
             start=start_plugins,
             watch=watch,
-        ) as policies,
+        ) as plugins,
         open_models(os.environ) as models,
     ):
-        yield Engine(models, tools, policies, options.limits)
+        yield Engine(models, tools, plugins, options.limits)
 
 
 async def run(

@@ -22,6 +22,7 @@ from plugins_host.handlers import HandlerMissing, HandlerTable
 from plugins_host.input_formats import PluginFormat, read_formats
 from plugins_host.manifest import (
     Capability,
+    Kind,
     Manifest,
     MiddlewareComponent,
     check_manifest,
@@ -31,6 +32,15 @@ from plugins_host.program import PluginProgram, chosen_environment
 from plugins_host.settings import check_settings, read_settings
 
 ALL_CAPABILITIES: Final = frozenset(Capability)
+
+
+SERVED_BY: Final[Mapping[Kind, str]] = {
+    Kind.NODE: "execute",
+    Kind.TRANSFORM: "apply",
+    Kind.PROVIDER: "chat",
+    Kind.ENCODER: "encode",
+}
+"""The handler that a component of a kind can't do without."""
 
 
 class PluginRefused(Fault):
@@ -246,6 +256,9 @@ def _import_plugin(
             for seam, halves in component.seams.items():
                 for half in halves:
                     table.half(component.component_type, seam.value, half.value)
+        for other in manifest.components:
+            if other.kind in SERVED_BY:
+                table.function(other.component_type, SERVED_BY[other.kind])
     except HandlerMissing as error:
         raise PluginRefused(
             str(error), where=f"{source} (plugin {manifest.name!r})"

@@ -15,7 +15,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Final, TypeAlias, get_args
+from typing import Annotated, Any, ClassVar, Final, TypeAlias, get_args
 
 import msgspec
 from msgspec import Meta, Struct
@@ -125,11 +125,15 @@ class Phase(StrEnum):
 class Component(Struct, frozen=True, rename="camel"):
     """Base of every kind: the name that it goes by."""
 
+    kind: ClassVar[Kind]
+
     component_type: Name
 
 
 class NodeComponent(Component, frozen=True, rename="camel", kw_only=True):
     """A node that flows name."""
+
+    kind: ClassVar[Kind] = Kind.NODE
 
     inputs: tuple[dict[str, Any], ...] = ()
     outputs: tuple[dict[str, Any], ...] = ()
@@ -140,6 +144,8 @@ class NodeComponent(Component, frozen=True, rename="camel", kw_only=True):
 class TransformComponent(Component, frozen=True, rename="camel", kw_only=True):
     """Changes a conversation before or after a model call."""
 
+    kind: ClassVar[Kind] = Kind.TRANSFORM
+
     phase: Phase = Phase.BOTH
     schema: dict[str, Any] | None = None
 
@@ -147,11 +153,15 @@ class TransformComponent(Component, frozen=True, rename="camel", kw_only=True):
 class PlainComponent(Component, frozen=True, rename="camel", kw_only=True):
     """Configuration that other components refer to."""
 
+    kind: ClassVar[Kind] = Kind.COMPONENT
+
     schema: dict[str, Any] | None = None
 
 
 class ProviderComponent(Component, frozen=True, rename="camel", kw_only=True):
     """Answers model calls."""
+
+    kind: ClassVar[Kind] = Kind.PROVIDER
 
     stream: bool = False
     schema: dict[str, Any] | None = None
@@ -160,12 +170,16 @@ class ProviderComponent(Component, frozen=True, rename="camel", kw_only=True):
 class MiddlewareComponent(Component, frozen=True, rename="camel", kw_only=True):
     """Is asked at seams; installed by an operator and named by no flow."""
 
+    kind: ClassVar[Kind] = Kind.MIDDLEWARE
+
     seams: Mapping[Seam, frozenset[Half]]
     schema: dict[str, Any] | None = None
 
 
 class EncoderComponent(Component, frozen=True, rename="camel", kw_only=True):
     """Renders a run's events in a protocol of its own."""
+
+    kind: ClassVar[Kind] = Kind.ENCODER
 
     protocol: Name
     content_type: Name
@@ -174,17 +188,22 @@ class EncoderComponent(Component, frozen=True, rename="camel", kw_only=True):
 class StoreComponent(Component, frozen=True, rename="camel", kw_only=True):
     """Keeps sessions."""
 
+    kind: ClassVar[Kind] = Kind.STORE
+
     schema: dict[str, Any] | None = None
 
 
 KINDS: Final[Mapping[Kind, type[Component]]] = {
-    Kind.NODE: NodeComponent,
-    Kind.TRANSFORM: TransformComponent,
-    Kind.COMPONENT: PlainComponent,
-    Kind.PROVIDER: ProviderComponent,
-    Kind.MIDDLEWARE: MiddlewareComponent,
-    Kind.ENCODER: EncoderComponent,
-    Kind.STORE: StoreComponent,
+    each.kind: each
+    for each in (
+        NodeComponent,
+        TransformComponent,
+        PlainComponent,
+        ProviderComponent,
+        MiddlewareComponent,
+        EncoderComponent,
+        StoreComponent,
+    )
 }
 
 

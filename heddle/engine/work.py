@@ -20,6 +20,7 @@ from plugins_host import ModelRequest, ModelResponse, Usage
 
 if TYPE_CHECKING:
     from heddle.engine.gate import Gate, Policies
+    from plugins_host import Served
 
 Report = Callable[[Event], None]
 """Where a run's events go; called in order, must not block."""
@@ -71,7 +72,8 @@ class Services(Struct, frozen=True):
     """What a run is given to work with.
 
     ``report`` takes its events; ``stream`` is whether somebody reads the text of models
-    as it comes; ``policies`` is None when none are installed.
+    as it comes; ``policies`` is None when none are installed. ``components`` are the
+    nodes, transforms and providers of plugins, by component type.
     """
 
     models: Models
@@ -79,6 +81,7 @@ class Services(Struct, frozen=True):
     report: Report
     stream: bool = False
     policies: "Policies | None" = None
+    components: "Mapping[str, Served]" = {}
 
 
 class RunContext:

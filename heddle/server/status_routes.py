@@ -48,7 +48,7 @@ async def capabilities(service: Service, _: Request, __: str) -> Answer:
         "acceptsFlowPath": settings.flows_root is not None,
         "protocols": PROTOCOLS,
         "formats": service.installed.formats.names,
-        "middleware": sorted(service.installed.refused),
+        "middleware": service.installed.middleware,
         "eventContract": EVENT_CONTRACT,
         "runsInFlight": runs.active,
         "runSaturation": runs.saturation,

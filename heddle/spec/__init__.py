@@ -15,6 +15,7 @@ from heddle.spec.component import (
     ComponentWithIO,
     PluginComponent,
     Property,
+    ProvidedType,
     RetryPolicy,
 )
 from heddle.spec.datastores import (
@@ -96,6 +97,9 @@ from heddle.spec.llms import (
 from heddle.spec.problems import (
     DocumentError,
     Problem,
+)
+from heddle.spec.properties import (
+    read_properties,
 )
 from heddle.spec.reader import (
     Document,
@@ -227,6 +231,7 @@ __all__ = [
     "PostgresDatabaseDatastore",
     "Problem",
     "Property",
+    "ProvidedType",
     "Reduction",
     "RemoteTool",
     "RemoteTransport",
@@ -254,5 +259,6 @@ __all__ = [
     "is_subtype",
     "placeholders",
     "read_document",
+    "read_properties",
     "render",
 ]

@@ -72,15 +72,36 @@ class ComponentWithIO(Component, frozen=True, kw_only=True):
     outputs: tuple[Property, ...] | None = None
 
 
+class ProvidedType(Struct, frozen=True):
+    """A component type that a plugin provides, as far as documents have to know it.
+
+    ``schema`` is the JSON Schema of the fields that the plugin reads. ``inputs``,
+    ``outputs`` and ``branches`` are those of every component of the type that declares no
+    others. ``phase`` is when a transform is applied.
+    """
+
+    kind: str = ""
+    plugin: str = ""
+    schema: dict[str, Any] | None = None
+    inputs: tuple[Property, ...] = ()
+    outputs: tuple[Property, ...] = ()
+    branches: tuple[str, ...] = ()
+    phase: str = ""
+    stream: bool = False
+
+
 class PluginComponent(ComponentWithIO, frozen=True, kw_only=True):
     """A component of a type that a plugin provides, wherever a document may name one.
 
     ``fields`` holds everything else the author wrote, with references replaced by the
-    components they stand for. Only the plugin knows what it means.
+    components they stand for. ``written`` is all of it as JSON in the document's own
+    words, with each reference replaced by what it stands for: what the plugin is shown.
     """
 
     type_name: str
+    provided: ProvidedType = ProvidedType()
     fields: dict[str, Any] = {}
+    written: dict[str, Any] = {}
     branches: tuple[str, ...] | None = None
 
     @property

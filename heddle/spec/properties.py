@@ -8,12 +8,13 @@ types by their names, and sub-schemas where a schema belongs.
 """
 
 import re
+from collections.abc import Sequence
 from typing import Any, Final
 
 from msgspec import UNSET
 
 from heddle.spec.component import Property
-from heddle.spec.problems import Path, Problems, shown
+from heddle.spec.problems import Path, Problem, Problems, shown
 from plugins_host import one_of
 
 _TITLE: Final = re.compile(r"[^\s\"'{},.]+")
@@ -25,6 +26,23 @@ _SCHEMAS: Final = frozenset(("items", "additionalProperties", "not", "contains")
 _SCHEMA_LISTS: Final = frozenset(("anyOf", "oneOf", "allOf", "prefixItems"))
 _SCHEMA_MAPS: Final = frozenset(("properties", "$defs", "definitions", "patternProperties"))
 _WITH_SCHEMAS: Final = _SCHEMAS | _SCHEMA_LISTS | _SCHEMA_MAPS
+
+
+def read_properties(raw: Sequence[Any]) -> tuple[tuple[Property, ...], list[Problem]]:
+    """Inputs or outputs that are no document's, and what is wrong with them.
+
+    The paths of the problems begin in the list.
+    """
+    problems = Problems()
+    found: dict[str, Property] = {}
+    for index, each in enumerate(raw):
+        one = read_property(each, (None, index), problems)
+        if one is not None and one.title in found:
+            what = f"the title {shown(one.title)} is used twice"
+            problems.add((None, index), what, "Rename one.")
+        elif one is not None:
+            found[one.title] = one
+    return tuple(found.values()), problems.found
 
 
 def read_property(raw: Any, path: Path, problems: Problems) -> Property | None:

@@ -6,6 +6,7 @@ has problems is looked at field by field, and stands in its container's way no f
 than that: one reading finds everything that is wrong.
 """
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
@@ -26,7 +27,7 @@ from heddle.spec.catalogue import (
     plan_of,
 )
 from heddle.spec.checks import check_flow
-from heddle.spec.component import Component, PluginComponent, Property
+from heddle.spec.component import Component, PluginComponent, Property, ProvidedType
 from heddle.spec.flows import Flow
 from heddle.spec.formats import FORMATS, Formats
 from heddle.spec.llms import LlmGenerationConfig
@@ -46,6 +47,7 @@ from heddle.spec.properties import read_property
 from heddle.spec.source import MAX_NESTING, too_deep
 from heddle.spec.syntax import parse
 from heddle.spec.validation import check, is_plain
+from heddle.spec.written import MAX_VALUES, TooLarge, WrittenOut
 from plugins_host import nearest, one_of
 
 _REF: Final = "$component_ref"
@@ -60,6 +62,12 @@ _LISTED_DEFINITIONS: Final = 30
 _COMPARED_DEFINITIONS: Final = 2000
 
 _CIRCLE_SHOWN: Final = 8
+
+# A step of a path as `check` writes it.
+_STEP: Final = re.compile(r"\.([^.\[\]]+)|\[([0-9]+)\]")
+
+# Fields of a `PluginComponent` that no document writes: a key of the name is the plugin's.
+_NOT_WRITTEN: Final = frozenset(("type_name", "provided", "fields", "written"))
 
 _REFERENCE_KEYS: Final = frozenset((_REF, _DEFINITIONS))
 
@@ -91,7 +99,7 @@ def read_document(
     name: str = "document",
     format: str | None = None,  # noqa: A002  the word users know
     formats: Formats = FORMATS,
-    component_types: Collection[str] = (),
+    component_types: Mapping[str, ProvidedType] | None = None,
     refused: Mapping[str, str] | None = None,
     supplied: Mapping[str, Any] | None = None,
 ) -> Document:
@@ -102,8 +110,8 @@ def read_document(
         name: What errors call the document; its extension tells the format.
         format: The format, whatever the name says.
         formats: The formats there are.
-        component_types: Types that plugins provide, beside Agent Spec's own. Each is read
-            into a `PluginComponent`.
+        component_types: Types that plugins provide, beside Agent Spec's own. A component
+            of one is checked by its schema and read into a `PluginComponent`.
         refused: Types that exist and that no document may name, with the reason.
         supplied: Values for references that the document itself doesn't define.
 
@@ -112,7 +120,7 @@ def read_document(
         FormatRefused: There is no such format.
     """
     raw = parse(data, name=name, format=format, formats=formats)
-    reader = _Reader(component_types, refused or {}, supplied or {})
+    reader = _Reader(component_types or {}, refused or {}, supplied or {})
     try:
         document = reader.document(raw)
     except TooManyProblems:
@@ -142,7 +150,7 @@ class _Reader:
 
     def __init__(
         self,
-        component_types: Collection[str],
+        component_types: Mapping[str, ProvidedType],
         refused: Mapping[str, str],
         supplied: Mapping[str, Any],
     ) -> None:
@@ -458,14 +466,15 @@ class _Reader:
         self, raw: dict[str, Any], name: str, path: Path, depth: int
     ) -> Any:
         plan = plan_of(PluginComponent)
+        provided = self.plugin_types[name]
         before = self.broken
-        values: dict[str, Any] = {"type_name": name}
+        values: dict[str, Any] = {"type_name": name, "provided": provided}
         free: dict[str, Any] = {}
         for key, value in raw.items():
             field = plan.fields.get(key)
             if key in COMMON_KEYS:
                 continue
-            if field is None or key in ("type_name", "fields"):
+            if field is None or key in _NOT_WRITTEN:
                 free[key] = self._read(value, (path, key), depth + 1)
             elif type(value) is dict or type(value) is list:
                 values[key] = self._field(field, value, (path, key), depth + 1)
@@ -474,6 +483,18 @@ class _Reader:
         values["fields"] = free
         self._identify(raw, values, path)
         if self.broken == before:
+            written = self._written_out(raw, path)
+            if written is None:
+                return self._give_up(values)
+            values["written"] = written
+            before_schema = len(self.problems)
+            self._check_provided(provided, written, plan, path)
+            if len(self.problems) != before_schema:
+                return self._give_up(values)
+            for key in ("inputs", "outputs", "branches"):
+                # An empty list declares nothing, as everywhere.
+                if not values.get(key):
+                    values[key] = getattr(provided, key)
             try:
                 component = msgspec.convert(values, plan.struct)
             except msgspec.ValidationError as error:
@@ -484,6 +505,44 @@ class _Reader:
         else:
             self._explain(plan, values, path, "")
         return self._give_up(values)
+
+    def _written_out(self, raw: dict[str, Any], path: Path) -> dict[str, Any] | None:
+        """The component as JSON, with what references stand for in their place."""
+        out = WrittenOut(
+            {identity: each.raw for identity, each in self.definitions.items()}
+        )
+        try:
+            return out.of(raw)
+        except TooLarge:
+            self.problems.add(
+                path,
+                f"the component has more than {MAX_VALUES} values once references are "
+                "replaced by what they stand for",
+                "Refer to less in it: a plugin is sent all of it.",
+            )
+            return None
+
+    def _check_provided(
+        self,
+        provided: ProvidedType,
+        written: Mapping[str, Any],
+        plan: Plan,
+        path: Path,
+    ) -> None:
+        """Check what only the plugin reads by the schema that it declares."""
+        if provided.schema is None:
+            return
+        own = {
+            key: value
+            for key, value in written.items()
+            if key not in COMMON_KEYS and (key not in plan.fields or key in _NOT_WRITTEN)
+        }
+        for place, mistake in check(own, provided.schema):
+            self.problems.add(
+                _inside(path, place),
+                mistake,
+                f"Write it as plugin {provided.plugin!r} declares.",
+            )
 
     def _check_age(self, plan: Plan, raw: dict[str, Any], path: Path) -> None:
         """Refuse what came later than the version that the document declares."""
@@ -704,6 +763,13 @@ class _Reader:
     def _give_up(self, values: dict[str, Any] | None = None) -> Broken:
         self.broken += 1
         return Broken(values or {})
+
+
+def _inside(path: Path, place: str) -> Path:
+    """The path of a place like ``$.a[0]`` in what stands at ``path``."""
+    for key, index in _STEP.findall(place):
+        path = (path, int(index) if index else key)
+    return path
 
 
 def _is_default(value: Any, default: Any) -> bool:

@@ -30,14 +30,7 @@ def manifest(folder: Path, *components: Any, **fields: Any) -> str:
 
 
 UNSERVED: dict[str, tuple[list[Any], dict[str, Any], str]] = {
-    "a node": ([{"componentType": "Step", "kind": "node"}], {}, "component 'Step'"),
-    "a transform": (
-        [{"componentType": "Trim", "kind": "transform"}],
-        {},
-        "component 'Trim'",
-    ),
-    "a provider": ([{"componentType": "Llm", "kind": "provider"}], {}, "component 'Llm'"),
-    "a store": ([{"componentType": "Db", "kind": "store"}], {}, "component 'Db'"),
+    "a store": ([{"componentType": "Db", "kind": "store"}], {}, "'Db' keeps sessions"),
     "tools": ([], {"tools": [{"name": "t", "path": "tool.sh"}]}, "it provides tools"),
     "found tools": ([], {"discoverTools": True}, "it provides tools"),
     "files": ([], {"files": [{"path": "tool.sh", "dest": "t"}]}, "it brings files"),

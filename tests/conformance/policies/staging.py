@@ -40,7 +40,7 @@ from heddle.events import (
     ToolReturned,
     Warned,
 )
-from heddle.installation import install, policies_of
+from heddle.installation import install, open_plugins
 from heddle.spec import read_document
 from plugins_host import Chain, Fault, PluginLog, PluginProcess
 from plugins_host.conversation import ModelRequest, ModelResponse, ToolCall
@@ -196,7 +196,8 @@ async def installing(
     """The policies of any plugins, with settings by component type."""
     flags = [f"{name}={json.dumps(value)}" for name, value in settings.items()]
     loaded = install(sources, flags, shared=True)
-    async with policies_of(loaded, log=log, patience=patience) as policies:
+    async with open_plugins(loaded, log=log, patience=patience) as opened:
+        policies = opened.policies
         assert policies is not None
         assert loaded.plugins is not None
         plugins = {each.name: each for each in plugins_behind(policies.chain)}

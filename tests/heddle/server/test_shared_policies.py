@@ -115,7 +115,7 @@ async def test_a_run_whose_time_is_up_ends_and_the_other_goes_on(
     manifest: str, tmp_path: Path
 ) -> None:
     async with serving(manifest) as (runs, engine):
-        brief = Engine(engine._models, None, engine._policies, Limits(timeout=1.0))
+        brief = Engine(engine._models, None, engine._plugins, Limits(timeout=1.0))
         b = begin(runs, tmp_path / "b")
         await entered(b)
         a = begin(runs, tmp_path / "never", brief)

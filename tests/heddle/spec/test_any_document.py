@@ -12,6 +12,7 @@ from heddle.spec import (
     Document,
     DocumentError,
     PluginComponent,
+    ProvidedType,
     read_document,
 )
 from heddle.spec.catalogue import plan_of
@@ -81,7 +82,9 @@ def read_or_refuse(document: Any) -> None:
     data = json.dumps(document).encode()
     try:
         read = read_document(
-            data, component_types={"Shout"}, refused={"Guard": "It guards."}
+            data,
+            component_types={"Shout": ProvidedType("node", "shouting")},
+            refused={"Guard": "It guards."},
         )
     except DocumentError as error:
         refusal = error

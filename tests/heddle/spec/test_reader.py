@@ -26,6 +26,7 @@ from heddle.spec import (
     OpenAiCompatibleConfig,
     PluginComponent,
     Property,
+    ProvidedType,
     ServerTool,
     StartNode,
     read_document,
@@ -651,7 +652,9 @@ def flow_with_plugin_node() -> dict[str, Any]:
 
 
 def test_a_component_of_a_plugin_keeps_all_its_fields() -> None:
-    root = read(flow_with_plugin_node(), component_types={"Shout"}).root
+    root = read(
+        flow_with_plugin_node(), component_types={"Shout": ProvidedType("node", "shouting")}
+    ).root
     assert isinstance(root, Flow)
     node = root.nodes[1]
     assert isinstance(node, PluginComponent)
@@ -667,7 +670,9 @@ def test_a_component_of_a_plugin_keeps_all_its_fields() -> None:
 def test_a_component_of_a_plugin_has_a_name_and_sound_inputs() -> None:
     document = flow_with_plugin_node()
     document["$referenced_components"]["ask"] = {"component_type": "Shout", "inputs": [{}]}
-    assert sentences_of(document, component_types={"Shout"}) == [
+    assert sentences_of(
+        document, component_types={"Shout": ProvidedType("node", "shouting")}
+    ) == [
         "$.$referenced_components.ask.inputs[0]: 'title' is missing. Add a title: it is "
         "the "
         "name.",
@@ -676,7 +681,7 @@ def test_a_component_of_a_plugin_has_a_name_and_sound_inputs() -> None:
 
 
 def test_a_type_that_nobody_provides_is_refused_with_the_nearest_or_all() -> None:
-    types = {"Whisper"}
+    types = {"Whisper": ProvidedType("node", "whispering")}
     document = flow_with_plugin_node()
     first, second = sentences_of(
         {**document, "x": 1, "component_type": "Flou"}, component_types=types

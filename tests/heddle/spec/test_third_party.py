@@ -13,7 +13,7 @@ from typing import Final
 
 import pytest
 
-from heddle.spec import COMPONENTS, Document, DocumentError, read_document
+from heddle.spec import COMPONENTS, Document, DocumentError, ProvidedType, read_document
 
 CASES = Path(os.environ.get("HEDDLE_CASES", Path(__file__).parents[4] / "shared" / "cases"))
 DOCUMENTS = CASES / "agentspec"
@@ -130,7 +130,10 @@ def test_documents_that_need_a_plugin_are_read_once_it_provides_their_types() ->
             for one in re.findall(rb'component_ref"?: "?([\w-]+\.\w+)', data)
         }
         read_document(
-            data, name=name, component_types=named - set(COMPONENTS), supplied=supplied
+            data,
+            name=name,
+            component_types=dict.fromkeys(named - set(COMPONENTS), ProvidedType()),
+            supplied=supplied,
         )
         read += 1
     assert read == NEEDING_A_PLUGIN
