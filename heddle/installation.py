@@ -51,6 +51,9 @@ LLM_CONFIG: Final = "llm_config"
 """The setting under which a middleware is given a model of its own."""
 
 
+OWN_PROTOCOL: Final = "heddle"
+"""Events as they are."""
+
 GIVE_A_MODEL: Final = "Give an LLM configuration, such as an OpenAiCompatibleConfig."
 
 
@@ -82,6 +85,15 @@ class Installed(Struct, frozen=True):
     formats: Formats = FORMATS
     warnings: tuple[str, ...] = ()
     digest: str = ""
+
+    @property
+    def protocols(self) -> tuple[str, ...]:
+        """How events can be rendered: as heddle's own, and by encoders."""
+        loaded = self.plugins.plugins if self.plugins is not None else ()
+        return (
+            OWN_PROTOCOL,
+            *(each.protocol for plugin in loaded for each in plugin.manifest.encoders),
+        )
 
     @property
     def middleware(self) -> list[str]:
@@ -335,6 +347,7 @@ async def open_plugins(
                     each.content_type,
                     each.component_type,
                     askers[plugin.name],
+                    patience,
                 )
                 for plugin in loaded.plugins
                 for each in plugin.manifest.components

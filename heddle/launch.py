@@ -23,7 +23,13 @@ from heddle.engine.faults import InputsRefused
 from heddle.engine.plan import Plan, make_plan
 from heddle.engine.walk import Limits
 from heddle.events import Event
-from heddle.installation import NONE_OPEN, NOTHING, Installed, OpenPlugins
+from heddle.installation import (
+    NONE_OPEN,
+    NOTHING,
+    OWN_PROTOCOL,
+    Installed,
+    OpenPlugins,
+)
 from heddle.spec import MAX_DOCUMENT, Problem, read_document
 from plugins_host import Fault
 
@@ -32,7 +38,7 @@ if TYPE_CHECKING:
     from heddle.policy_counts import PolicyCounts
     from heddle.services import ModelService
     from heddle.tools import ToolProgram, Tools
-    from plugins_host import PluginLine, PluginLog
+    from plugins_host import Encoder, PluginLine, PluginLog
 
 MAX_PLANS: Final = 256
 """Compiled flows that are kept. A plan is some 20 times its document; a server with more
@@ -226,6 +232,14 @@ class Engine:
     def tool_names(self) -> list[str]:
         """The tools of the folder, sorted."""
         return [] if self._tools is None else sorted(self._tools.names)
+
+    def encoder(self, protocol: str) -> "Encoder | None":
+        """What renders events in this protocol; None for heddle's own.
+
+        Raises:
+            KeyError: Nothing does.
+        """
+        return None if protocol == OWN_PROTOCOL else self._plugins.encoders[protocol]
 
     def with_models(self, models: "ModelService") -> "Engine":
         """The same, with model calls made by another."""

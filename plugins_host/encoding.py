@@ -1,6 +1,6 @@
 """A run's events on their way through an encoder: asked ahead, answered in order.
 
-    async with encoder.encoding(run, patience=30) as encoding:
+    async with encoder.encoding(run) as encoding:
         encoding.put(b'{"type":"flow_start"}')     asks, and does not wait
         encoding.finish()                           asks for the last frames
         while (frames := await encoding.next()) is not None:
@@ -88,6 +88,14 @@ class HasLine(Protocol):
         """The plugin's name."""
         ...
 
+    async def start(self) -> object:
+        """See that it can be asked.
+
+        Raises:
+            PluginNotStarted: It does not start; says why.
+        """
+        ...
+
     def line(self) -> AbstractAsyncContextManager[Line]:
         """A way to ask it in order, in one and the same process."""
         ...
@@ -101,28 +109,27 @@ class Encoder(Struct, frozen=True):
         content_type: What it makes, as HTTP names it.
         component_type: What its plugin calls it.
         plugin: Who is asked.
+        patience: How long it may be silent while it is asked something. Seconds.
     """
 
     protocol: str
     content_type: str
     component_type: str
     plugin: HasLine
+    patience: float = PATIENCE
 
     @asynccontextmanager
-    async def encoding(
-        self, run: str, *, patience: float = PATIENCE
-    ) -> "AsyncIterator[Encoding]":
+    async def encoding(self, run: str) -> "AsyncIterator[Encoding]":
         """Encode the events of one run. Left, whatever is still open is ended.
 
         Args:
             run: What the encoder knows the run by.
-            patience: How long it may be silent while it is asked something. Seconds.
 
         Raises:
             PluginFault: It does not start.
         """
         async with self.plugin.line() as line:
-            encoding = Encoding(self, line, run, patience)
+            encoding = Encoding(self, line, run)
             try:
                 yield encoding
             finally:
@@ -133,10 +140,9 @@ class Encoder(Struct, frozen=True):
 class Encoding:
     """The events of one run. One task puts, one takes; it may be the same."""
 
-    def __init__(self, encoder: Encoder, line: Line, run: str, patience: float) -> None:
+    def __init__(self, encoder: Encoder, line: Line, run: str) -> None:
         self._encoder = encoder
         self._line = line
-        self._patience = patience
         about = _encode({"componentType": encoder.component_type, "runId": run})
         self._finish_params = about
         self._before_event = about[:-1] + b',"event":'
@@ -218,7 +224,7 @@ class Encoding:
 
     async def _collect(self, question: Any) -> object:
         try:
-            return await self._line.collect(question, self._patience)
+            return await self._line.collect(question, self._encoder.patience)
         except BaseException:
             self._line.abandon(question)
             raise

@@ -15,7 +15,6 @@ from heddle import __version__
 from heddle.events import EVENT_CONTRACT
 from heddle.server.code import NAME, SUFFIXES, Language
 from heddle.server.http import ERROR_TYPES
-from heddle.server.service import PROTOCOLS
 from heddle.spec import FORMATS
 
 Schema = dict[str, Any]
@@ -113,7 +112,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         interpreters={"type": "array", "items": {"enum": list(SUFFIXES)}},
         acceptsFlowPath=SWITCH,
         tools={"type": "array", "items": TEXT},
-        protocols={"type": "array", "items": {"enum": list(PROTOCOLS)}},
+        protocols={"type": "array", "items": TEXT},
         formats={"type": "array", "items": TEXT},
         middleware={"type": "array", "items": TEXT},
         eventContract={"const": EVENT_CONTRACT},
@@ -166,7 +165,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
         "Run a flow: to its end, as a stream of its events, or on its own",
         {200: "RunResult", 202: "RunStarted"},
         _RUN_ERRORS,
-        {"stream": SWITCH, "detach": SWITCH, "protocol": {"enum": list(PROTOCOLS)}},
+        {"stream": SWITCH, "detach": SWITCH, "protocol": TEXT},
         "RunRequest",
     ),
     ("GET", "/v1/runs"): Operation(

@@ -1,14 +1,14 @@
 """The routes about runs: start, validate, list, look at, follow and cancel them."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from heddle.launch import ToolsMissing
 from heddle.server.endings import Completed, Ending, Status, Stop
-from heddle.server.event_log import Batch
-from heddle.server.event_reader import Lagged, Reader
+from heddle.server.event_log import LIMITS, Batch
+from heddle.server.event_reader import Item, Lagged, Reader
 from heddle.server.failures import failure_response, status_of, told
 from heddle.server.http import (
     JSON,
@@ -20,10 +20,13 @@ from heddle.server.http import (
     Writer,
 )
 from heddle.server.runs import CancelOutcome, RunHandle
-from heddle.server.service import PROTOCOLS, Service
+from heddle.server.service import Service
 from heddle.server.sse import HEADERS, EventStream
 from heddle.spec import DocumentError, Problem
 from plugins_host import Fault, one_of
+
+if TYPE_CHECKING:
+    from plugins_host import Encoder
 
 RUN_HEADER: Final = "Heddle-Run"
 """Names the run in a streamed answer, whose body has no place for it."""
@@ -43,16 +46,17 @@ async def start_run(service: Service, request: Request, _: str) -> Answer:
     streamed = switch(request, "stream")
     detached = switch(request, "detach")
     protocol = request.query.get("protocol")
-    if protocol is not None and protocol not in PROTOCOLS:
-        raise Refusal(
-            400,
-            f"there is no protocol {protocol[:80]!r}",
-            fix=one_of(protocol, PROTOCOLS),
-        )
+    encoder = None if protocol is None else _encoder(service, protocol)
+    if encoder is not None:
+        if not streamed:
+            raise Refusal(
+                400, "a protocol is for a stream", fix="Ask with stream=true as well."
+            )
+        await encoder.plugin.start()
     asked = service.read(await body_of(request))
     run = service.start(asked, stream=streamed or detached, detached=detached)
     if streamed:
-        return await _stream(service, run)
+        return await _stream(service, run, encoder)
     if detached:
         headers = (*JSON, ("Location", f"/v1/runs/{run.id}"))
         return Response(202, headers, b'{"run":"%b"}' % run.id.encode())
@@ -76,9 +80,23 @@ def _ended(service: Service, run: RunHandle, ending: Ending) -> Response:
     return failure_response(run.error, service.conceal)
 
 
-async def _stream(service: Service, run: RunHandle) -> Answer:
+def _encoder(service: Service, protocol: str) -> "Encoder | None":
+    """What renders events in this protocol; None for heddle's own."""
+    if protocol not in service.installed.protocols:
+        raise Refusal(
+            400,
+            f"there is no protocol {protocol[:80]!r}",
+            fix=one_of(protocol, service.installed.protocols),
+        )
+    return service.engines.encoder(protocol)
+
+
+async def _stream(
+    service: Service, run: RunHandle, encoder: "Encoder | None" = None
+) -> Answer:
     """A run's events as they come; its failure before any is an answer of its own."""
-    reader = Reader(run.log)
+    # An encoder may be behind by all that is kept, and misses nothing of it.
+    reader = Reader(run.log) if encoder is None else Reader(run.log, lag=LIMITS)
     begun = False
     try:
         item = await reader.next()
@@ -90,6 +108,8 @@ async def _stream(service: Service, run: RunHandle) -> Answer:
             reader.close()
             if not run.detached:
                 run.cancel(Stop.CALLER_LEFT)
+    if encoder is not None:
+        return _encoded(service, run, encoder, reader, item)
     stream = EventStream(reader, service.pulse, item)
 
     async def write(writer: Writer) -> None:
@@ -100,6 +120,23 @@ async def _stream(service: Service, run: RunHandle) -> Answer:
                 run.cancel(Stop.CALLER_LEFT)
 
     return StreamedResponse(200, (*HEADERS, (RUN_HEADER, run.id)), write, head_first=False)
+
+
+def _encoded(
+    service: Service, run: RunHandle, encoder: "Encoder", reader: Reader, item: Item
+) -> Answer:
+    """The same as an encoder renders it. When that fails the run goes on by itself."""
+    from heddle.server.encoded import EncodedStream, headers_of
+
+    stream = EncodedStream(
+        encoder,
+        reader,
+        conceal=service.conceal,
+        item=item,
+        left=lambda: None if run.detached else run.cancel(Stop.CALLER_LEFT),
+    )
+    headers = (*headers_of(encoder), (RUN_HEADER, run.id))
+    return StreamedResponse(200, headers, stream.write, head_first=False)
 
 
 async def validate(service: Service, request: Request, _: str) -> Answer:

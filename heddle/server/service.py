@@ -1,7 +1,7 @@
 """What the routes and sockets of a server have in common: runs, flows, settings."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import trio
@@ -20,8 +20,11 @@ from heddle.server.settings import Settings
 from heddle.server.sse import Pulse
 from heddle.server.submissions import Submission, SubmissionReader, Submitted
 
-PROTOCOLS: Final = ("heddle",)
-"""How events can be rendered."""
+if TYPE_CHECKING:
+    pass
+
+if TYPE_CHECKING:
+    from plugins_host import Encoder
 
 
 class Engines:
@@ -38,6 +41,10 @@ class Engines:
         self._submitted = submitted
         self._check = check
         self._folders = folders
+
+    def encoder(self, protocol: str) -> "Encoder | None":
+        """What renders events in a protocol that is installed; None for heddle's own."""
+        return self._own.encoder(protocol)
 
     def new_run(
         self, prepared: Prepared, report: Callable[[Event], None], /, *, stream: bool

@@ -8,7 +8,7 @@ from heddle import __version__
 from heddle.events import EVENT_CONTRACT
 from heddle.server.code import interpreters
 from heddle.server.http import JSON, Answer, Request, Response
-from heddle.server.service import PROTOCOLS, Service
+from heddle.server.service import Service
 
 _encode: Final = msgspec.json.Encoder().encode
 METRICS: Final = (("Content-Type", "text/plain; version=0.0.4; charset=utf-8"),)
@@ -46,7 +46,7 @@ async def capabilities(service: Service, _: Request, __: str) -> Answer:
         "allowRequestCode": settings.allow_request_code,
         "interpreters": interpreters() if settings.allow_request_code else [],
         "acceptsFlowPath": settings.flows_root is not None,
-        "protocols": PROTOCOLS,
+        "protocols": service.installed.protocols,
         "formats": service.installed.formats.names,
         "middleware": service.installed.middleware,
         "eventContract": EVENT_CONTRACT,

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import trio
 from msgspec import Raw
+from msgspec.structs import replace
 from trio.testing import wait_all_tasks_blocked
 
 from plugins_host import (
@@ -38,6 +39,10 @@ def encoder_of(plugin: Any) -> Encoder:
     return Encoder("lines", "text/event-stream", "Lines", plugin)
 
 
+def impatient(encoder: Encoder) -> Encoder:
+    return replace(encoder, patience=5)
+
+
 def inside(**functions: Any) -> Encoder:
     table = HandlerTable({"Lines": functions})
     return encoder_of(
@@ -45,7 +50,7 @@ def inside(**functions: Any) -> Encoder:
     )
 
 
-async def all_of(encoder: Encoder, events: Sequence[bytes], **keys: Any) -> list[Any]:
+async def all_of(encoder: Encoder, events: Sequence[bytes]) -> list[Any]:
     """What the encoder makes of these events, as (event, data)."""
     made: list[EncodedFrame] = []
     batches = [events]
@@ -58,7 +63,7 @@ async def all_of(encoder: Encoder, events: Sequence[bytes], **keys: Any) -> list
         await trio.lowlevel.checkpoint()
         made.extend(frames)
 
-    async with encoder.encoding("run-1", **keys) as encoding:
+    async with encoder.encoding("run-1") as encoding:
         try:
             await encode_all(encoding, source, sink)
         except EncoderFailed as failed:
@@ -281,7 +286,7 @@ async def test_an_encoder_that_says_nothing_is_given_up(
     async with staged() as (encoder, stage), trio.open_nursery() as nursery:
         nursery.start_soon(answer_finish_after_encode, stage)
         began = trio.current_time()
-        (failed,) = await all_of(encoder, [token(1)], patience=5)
+        (failed,) = await all_of(impatient(encoder), [token(1)])
 
     assert "did not answer 'encode' within 5 s" in failed.what
     assert trio.current_time() - began < 5 + 2
@@ -306,7 +311,7 @@ async def test_the_budget_of_an_event_begins_when_those_before_it_are_answered(
 
     async with staged() as (encoder, stage), trio.open_nursery() as nursery:
         nursery.start_soon(slow, stage)
-        made = await all_of(encoder, [token(n) for n in range(4)], patience=5)
+        made = await all_of(impatient(encoder), [token(n) for n in range(4)])
 
     assert made == []
 
