@@ -12,7 +12,7 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from heddle.models.client import ModelClient
+    from heddle.models.client import ModelClient, Timeouts
     from heddle.models.configs import endpoint_for, request_defaults
     from heddle.models.endpoint import (
         Endpoint,
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
         RequestInvalid,
         ScriptFault,
     )
-    from heddle.models.transport import Timeouts
 
 __all__ = [
     "CredentialMissing",
@@ -59,7 +58,7 @@ __all__ = [
 
 _HOMES: Final = {
     "ModelClient": "client",
-    "Timeouts": "transport",
+    "Timeouts": "client",
     "endpoint_for": "configs",
     "request_defaults": "configs",
     **dict.fromkeys(

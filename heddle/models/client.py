@@ -18,9 +18,19 @@ import trio
 from msgspec import Struct
 
 from heddle import __version__
+from heddle.http import (
+    MAX_BODY,
+    BadHttp,
+    ConnectFailed,
+    Connection,
+    ConnectionBroken,
+    Pool,
+    SseEvent,
+    SseParser,
+)
 from heddle.models import completion, responses
 from heddle.models.complaints import complaint_error, provider_message, refusal, shorten
-from heddle.models.connect import ConnectFailed, Connector, Permit
+from heddle.models.connect import Connector, Permit
 from heddle.models.endpoint import ApiType, Endpoint, HttpEndpoint, ScriptedEndpoint, basic
 from heddle.models.errors import (
     ModelError,
@@ -33,15 +43,6 @@ from heddle.models.errors import (
 )
 from heddle.models.proxies import Proxies, Proxy, read_proxies
 from heddle.models.scripted import play
-from heddle.models.sse import SseEvent, SseParser
-from heddle.models.transport import (
-    MAX_BODY,
-    BadHttp,
-    Connection,
-    ConnectionBroken,
-    Pool,
-    Timeouts,
-)
 from heddle.models.watch import Watch
 from plugins_host import ModelRequest, ModelResponse
 
@@ -60,6 +61,21 @@ _END_PATIENCE: Final = 0.25
 _MAX_ROUTES: Final = 1024
 
 OnText = Callable[[str], None]
+
+
+class Timeouts(Struct, frozen=True):
+    """Seconds that a call may wait.
+
+    Args:
+        connect: For a connection, with TLS and proxy.
+        first_byte: From the request to the first byte of the answer. A model that is not
+            streamed thinks its whole answer before it.
+        silence: Between two pieces of the answer.
+    """
+
+    connect: float = 10.0
+    first_byte: float = 180.0
+    silence: float = 60.0
 
 
 class AnswerStream(Protocol):

@@ -16,8 +16,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from heddle.http import SseEvent
 from heddle.models.errors import ProviderComplaint, UnreadableAnswer
-from heddle.models.sse import SseEvent
 from plugins_host import (
     Message,
     ModelRequest,

@@ -6,7 +6,6 @@ https, direct     TLS over a socket
 https, proxy      CONNECT over a socket to the proxy, then TLS
 """
 
-import os
 import socket
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,27 +14,26 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import httptools
 import trio
 
+from heddle.http import (
+    MAX_HEAD,
+    ConnectFailed,
+    Connection,
+    SocketWire,
+    TlsWire,
+    reason_of,
+    secure,
+)
 from heddle.models.endpoint import HttpEndpoint, Origin, TlsFiles, basic
 from heddle.models.proxies import Proxy
-from heddle.models.transport import MAX_HEAD, Connection, SocketWire, TlsWire
 
 if TYPE_CHECKING:
     import ssl
 
 _READ: Final = 4096
+TRUST: Final = "Set ca_file of the LLM config to the authority that signed it."
 
 Permit: TypeAlias = Callable[[str, str], bool]
 """Whether a host, by its name and by one of its addresses, may be connected to."""
-
-
-class ConnectFailed(Exception):
-    """There is no connection; ``what`` and ``fix`` are for the reader."""
-
-    def __init__(self, what: str, *, fix: str = "", retryable: bool = False) -> None:
-        super().__init__(what)
-        self.what = what
-        self.fix = fix
-        self.retryable = retryable
 
 
 class Connector:
@@ -84,34 +82,9 @@ class Connector:
             raise
 
     async def _secure(self, stream: Any, origin: Origin, files: TlsFiles) -> Any:
-        import ssl
-
-        secure = trio.SSLStream(
-            stream,
-            self._context(files),
-            server_hostname=origin.host,
-            https_compatible=True,
+        return await secure(
+            stream, origin.host, origin.authority, self._context(files), trust=TRUST
         )
-        try:
-            await secure.do_handshake()
-        except trio.BrokenResourceError as error:
-            cause = error.__cause__
-            if isinstance(cause, ssl.SSLCertVerificationError):
-                raise ConnectFailed(
-                    f"the certificate of {origin.host} is not trusted: "
-                    f"{cause.verify_message}",
-                    fix="Set ca_file of the LLM config to the authority that signed it.",
-                ) from error
-            if isinstance(cause, ssl.SSLError):
-                raise ConnectFailed(
-                    f"no TLS with {origin.authority}: {cause.reason or cause}",
-                    fix="Check the scheme and the port of the url.",
-                ) from error
-            raise ConnectFailed(
-                f"{origin.authority} closed the connection during the TLS handshake",
-                retryable=True,
-            ) from error
-        return secure
 
     def _context(self, files: TlsFiles) -> "ssl.SSLContext":
         import ssl
@@ -158,7 +131,7 @@ async def _dial(
         ) from error
     except OSError as error:
         raise ConnectFailed(
-            f"no connection to {party}: {_reason(error)}", fix=fix, retryable=True
+            f"no connection to {party}: {reason_of(error)}", fix=fix, retryable=True
         ) from error
     except UnicodeError as error:
         raise ConnectFailed(f"{origin.host!r} is no host name", fix=fix) from error
@@ -177,16 +150,6 @@ async def _dial_permitted(origin: Origin, permit: Permit) -> trio.SocketStream:
         with suppress(OSError):
             return await trio.open_tcp_stream(address, origin.port)
     return await trio.open_tcp_stream(addresses[-1], origin.port)
-
-
-def _reason(error: OSError) -> str:
-    """The words of the system. Where several addresses were tried, those for the last."""
-    cause: BaseException | None = error.__cause__
-    while isinstance(cause, BaseExceptionGroup):
-        cause = cause.exceptions[-1]
-    if isinstance(cause, OSError):
-        error = cause
-    return str(error) if error.errno is None else os.strerror(error.errno)
 
 
 class _Head:

@@ -12,9 +12,9 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from heddle.http import SseEvent
 from heddle.models.completion import complaint, unreadable
 from heddle.models.errors import UnreadableAnswer
-from heddle.models.sse import SseEvent
 from plugins_host import Message, ModelRequest, ModelResponse, ToolCall, Usage
 
 # Decided by who reads the answer, whatever the generation parameters say.

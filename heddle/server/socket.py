@@ -12,7 +12,8 @@ import base64
 import binascii
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Final
+from contextlib import suppress
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import trio
@@ -261,6 +262,9 @@ class Session:
 
     def _take(self, message: str | bytes) -> None:
         """Do one thing. What is wrong with it is told, and the socket stays open."""
+        about: dict[str, Any] = {}
+        fields: dict[str, Raw] = {}
+        kind = ""
         try:
             fields = self._fields(message)
             kind = read_field(fields, "type", Text)
@@ -269,9 +273,14 @@ class Session:
                 raise Refusal(
                     400, f"there is no message {kind[:80]!r}", fix=one_of(kind, _ACTS)
                 )
+            about["about"] = kind
             act(self, fields)
         except Fault as error:
-            self._say(socket_frames.error(self._shown(error)))
+            if fields and kind in _ABOUT_RUNS:
+                with suppress(Fault):
+                    about["run"] = read_field(fields, "run", Text)[:LONGEST_REF]
+            about["status"] = status_of(error)
+            self._say(socket_frames.error(self._shown(error), **about))
 
     def _fields(self, message: str | bytes) -> dict[str, Raw]:
         if isinstance(message, bytes):
@@ -442,6 +451,9 @@ class Session:
             reader.close()
         self._followed.clear()
         self._ready.clear()
+
+
+_ABOUT_RUNS: Final = frozenset({"subscribe", "unsubscribe", "cancel"})
 
 
 def _too_many() -> Refusal:

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from heddle.http.sse import SseEvent
 from heddle.models import completion
 from heddle.models.completion import CompletionStream
 from heddle.models.errors import ProviderComplaint, UnreadableAnswer
-from heddle.models.sse import SseEvent
 from plugins_host.conversation import (
     Message,
     ModelRequest,

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from heddle.http.sse import SseEvent
 from heddle.models import responses
 from heddle.models.errors import ProviderComplaint, UnreadableAnswer
 from heddle.models.responses import ResponseStream
-from heddle.models.sse import SseEvent
 from plugins_host.conversation import (
     Message,
     ModelRequest,

@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from heddle.models.transport import (
+from heddle.http.transport import (
     MAX_HEAD,
     BadHttp,
     Connection,
@@ -257,7 +257,7 @@ async def test_a_full_socket_is_waited_for_before_the_first_byte() -> None:
 async def test_a_wire_that_is_always_ready_lets_others_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("heddle.models.transport._READ", 1)
+    monkeypatch.setattr("heddle.http.transport._READ", 1)
     turns = 0
 
     async def other() -> None:

@@ -2,6 +2,7 @@
 
     data: {"choices": …}     one line of the event's data; several are joined by \\n
     event: error             the event's name, "message" when it has none
+    id: 7                    where to go on after a lost connection
     : keep-alive             a comment, skipped
                              a blank line ends the event
 
@@ -20,21 +21,26 @@ _BOM: Final = b"\xef\xbb\xbf"
 
 
 class SseEvent(Struct, frozen=True, gc=False):
-    """One event. ``data`` is UTF-8 as it came, not decoded."""
+    """One event. ``data`` is UTF-8 as it came, not decoded.
+
+    ``id`` is the one given with this event, empty when there was none.
+    """
 
     data: bytes
     name: bytes = b"message"
+    id: bytes = b""
 
 
 class SseParser:
     """Cuts a stream into events. Holds at most one unfinished event."""
 
-    __slots__ = ("_after_cr", "_data", "_first", "_name", "_rest")
+    __slots__ = ("_after_cr", "_data", "_first", "_id", "_name", "_rest")
 
     def __init__(self) -> None:
         self._rest: list[bytes] = []
         self._data: list[bytes] = []
         self._name = b""
+        self._id = b""
         self._after_cr = False
         self._first = True
 
@@ -46,7 +52,7 @@ class SseParser:
                 piece = piece[1:]
         if not piece:
             return []
-        between = not self._rest and not self._data and not self._name
+        between = not (self._rest or self._data or self._name or self._id)
         if between and piece[-2:] == b"\n\n":
             events = _plain(piece)
             if events is not None:
@@ -86,9 +92,10 @@ class SseParser:
             line = line.removeprefix(_BOM)
         if not line:
             if self._data:
-                events.append(SseEvent(b"\n".join(self._data), self._name or b"message"))
+                data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
+                events.append(SseEvent(data, self._name or b"message", self._id))
                 self._data = []
-            self._name = b""
+            self._name = self._id = b""
             return
         field, _, value = line.partition(b":")
         if value[:1] == b" ":
@@ -97,6 +104,8 @@ class SseParser:
             self._data.append(value)
         elif field == b"event":
             self._name = value
+        elif field == b"id":
+            self._id = value
 
 
 def _plain(piece: bytes) -> list[SseEvent] | None:

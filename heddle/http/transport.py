@@ -19,7 +19,6 @@ from typing import Any, ClassVar, Final, Protocol
 
 import httptools
 import trio
-from msgspec import Struct
 
 # More than any provider sends; endless headers must not become memory.
 MAX_HEAD: Final = 64 * 1024
@@ -33,21 +32,6 @@ _READS_IN_A_ROW: Final = 16
 # Where `struct tcp_info` of Linux holds the number of bytes that the peer acknowledged.
 _TCP_INFO: Final = getattr(socket, "TCP_INFO", None) if sys.platform == "linux" else None
 _BYTES_ACKED: Final = slice(120, 128)
-
-
-class Timeouts(Struct, frozen=True):
-    """Seconds that a call may wait.
-
-    Args:
-        connect: For a connection, with TLS and proxy.
-        first_byte: From the request to the first byte of the answer. A model that is not
-            streamed thinks its whole answer before it.
-        silence: Between two pieces of the answer.
-    """
-
-    connect: float = 10.0
-    first_byte: float = 180.0
-    silence: float = 60.0
 
 
 _ENDED: Final = "the connection was closed by this side"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from heddle.models.sse import SseEvent, SseParser
+from heddle.http.sse import SseEvent, SseParser
 
 TEXT = st.text(st.characters(exclude_characters="\r\n", codec="utf-8"))
 

@@ -1,0 +1,40 @@
+"""The calling side of HTTP/1.1 on trio: what model calls and the client of servers share.
+
+    connection = Connection(SocketWire(stream), registry)
+    await connection.begin(request)           bytes out
+    await connection.advance()                until .status, then until .complete
+    SseParser().feed(connection.take())       an event stream, cut into events
+
+No URL, retry or time-out is known here: those are decisions of who calls.
+"""
+
+from heddle.http.dial import ConnectFailed, reason_of, secure
+from heddle.http.sse import SseEvent, SseParser
+from heddle.http.transport import (
+    MAX_BODY,
+    MAX_HEAD,
+    BadHttp,
+    Connection,
+    ConnectionBroken,
+    Pool,
+    SocketWire,
+    TlsWire,
+    Wire,
+)
+
+__all__ = [
+    "MAX_BODY",
+    "MAX_HEAD",
+    "BadHttp",
+    "ConnectFailed",
+    "Connection",
+    "ConnectionBroken",
+    "Pool",
+    "SocketWire",
+    "SseEvent",
+    "SseParser",
+    "TlsWire",
+    "Wire",
+    "reason_of",
+    "secure",
+]
