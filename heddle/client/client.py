@@ -17,6 +17,7 @@ Time limits are the caller's: ``with trio.fail_after(30): await client.run(…)`
 `run` or `stream` hangs up, and the server ends the run.
 """
 
+import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
@@ -70,7 +71,7 @@ async def connect(
     Raises:
         AddressInvalid: ``url`` or ``token`` can't be used.
     """
-    if token is not None and not (token.isascii() and token.isprintable() and token):
+    if token is not None and not re.fullmatch(r"[!-~]+", token):
         raise AddressInvalid(
             "the token has characters that no header can carry",
             fix="Pass the very token that the server was started with.",

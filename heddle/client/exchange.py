@@ -151,15 +151,15 @@ class Exchange:
             body or b"",
         )
         where = f"{method} {self.address.shown}{path}"
-        kept = self._pool.take(trio.current_time())
+        kept = self._kept()
         try:
             if kept is not None:
                 try:
                     return await _send(kept, request)
                 except ConnectionBroken as broken:
-                    # Closed by the server at the very moment of its use: nothing of the
-                    # request was delivered, so it is asked once and not twice.
-                    if not broken.undelivered:
+                    # Closed by the server at the very moment of its use. What may have
+                    # been delivered and changes something is not asked twice.
+                    if not broken.undelivered and method != "GET":
                         raise
             return await _send(await self._connect(where), request)
         except (ConnectionBroken, BadHttp) as error:
@@ -168,6 +168,14 @@ class Exchange:
     def give_back(self, connection: Connection) -> None:
         """Keep the connection if it can be used again, else close it."""
         self._pool.give_back(connection)
+
+    def _kept(self) -> Connection | None:
+        """A connection that the server has not closed."""
+        while (kept := self._pool.take(trio.current_time())) is not None:
+            if kept.wire.quiet():
+                return kept
+            kept.close()
+        return None
 
     def fault(self, error: Exception, where: str) -> Unreachable | ProtocolBroken:
         """What broke, for the reader."""

@@ -579,6 +579,9 @@ async def open_socket(exchange: Exchange, *, refill: bool) -> AsyncIterator[RunS
             except Exception as error:  # noqa: BLE001  raised below, outside of the group
                 failed = error
             nursery.cancel_scope.cancel()
+    except* HandshakeError as group:
+        # Raised by the library's own task, beside the one that waits for the handshake.
+        failed = _rejected(group, where)
     finally:
         with trio.move_on_after(CLOSING, shield=True):
             await trio.aclose_forcefully(stream)
@@ -594,28 +597,31 @@ async def _shake_hands(
     where: str,
 ) -> WebSocketConnection:
     address = exchange.address
-    scope = trio.move_on_after(CONNECT)
-    try:
-        with scope:
-            return await wrap_client_stream(
-                nursery,
-                stream,
-                address.authority,
-                f"{address.prefix}/v1/stream",
-                subprotocols=[SUBPROTOCOL],
-                extra_headers=headers,
-                message_queue_size=QUEUE,
-                max_message_size=MAX_BODY,
-            )
-    except ConnectionRejected as error:
-        found = {name.lower(): value for name, value in error.headers}
-        raise refusal(
-            error.status_code, found, error.body or b"", where=where, runs=False
-        ) from error
-    except HandshakeError as error:
-        raise Unreachable(
-            "the server closed the connection instead of opening a socket",
-            where=where,
-            fix=IS_IT_THERE,
-        ) from error
+    with trio.move_on_after(CONNECT):
+        return await wrap_client_stream(
+            nursery,
+            stream,
+            address.authority,
+            f"{address.prefix}/v1/stream",
+            subprotocols=[SUBPROTOCOL],
+            extra_headers=headers,
+            message_queue_size=QUEUE,
+            max_message_size=MAX_BODY,
+        )
     raise Unreachable(f"no socket within {CONNECT:g} s", where=where, fix=IS_IT_THERE)
+
+
+def _rejected(group: BaseExceptionGroup[HandshakeError], where: str) -> ClientFault:
+    """Why there is no socket."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, ConnectionRejected):
+        headers = {name.lower(): value for name, value in error.headers}
+        body = error.body or b""
+        return refusal(error.status_code, headers, body, where=where, runs=False)
+    return Unreachable(
+        "the server closed the connection instead of opening a socket",
+        where=where,
+        fix=IS_IT_THERE,
+    )

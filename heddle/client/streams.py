@@ -119,6 +119,7 @@ class RunStream:
         self._tries = 0
         self._since = 0.0
         self._done = False
+        self._whole = False
         self._state: dict[str, Any] | None = None
         self._beside: RunStream | None = None
         self._beside_to = 0
@@ -245,13 +246,19 @@ class RunStream:
     # Connections
 
     async def _more(self) -> None:
-        """Read once, or become connected again."""
+        """Read once, or become connected again. All that was read has been taken."""
+        if self._whole:
+            self._whole = False
+            await self._ended()
+            return
         await self._open()
         connection = self._connection
         if connection is None:
             return
         try:
-            if not connection.complete:
+            # What came with the head of the answer is read already.
+            piece = connection.take()
+            if not piece and not connection.complete:
                 with trio.move_on_after(SILENCE) as scope:
                     await connection.advance()
                 if scope.cancelled_caught:
@@ -262,14 +269,11 @@ class RunStream:
         except BadHttp as error:
             self.close()
             raise self._exchange.fault(error, self.where) from error
-        self._feed(connection.take())
+        self._feed(piece or connection.take())
         if connection.complete:
             self._connection = None
             self._exchange.give_back(connection)
-            if self._state is not None:
-                self._done = True
-            elif not self._frames:
-                await self._ended()
+            self._whole = True
 
     def _feed(self, piece: bytes) -> None:
         frames = self._parser.feed(piece)
@@ -285,8 +289,11 @@ class RunStream:
             )
 
     async def _ended(self) -> None:
-        """The answer is whole and told no end: it had been told before, or it was cut by
-        something between that is polite."""
+        """The answer is whole. Where it told no end, that had been told before, or it was
+        cut by something between that is polite."""
+        if self._state is not None:
+            self._done = True
+            return
         if not self._resumes:
             self._done = True
             raise Unreachable("the stream ended before its run did", where=self.where)
@@ -323,10 +330,15 @@ class RunStream:
         begin, self._begin = self._begin, None
         if not self._opened:
             self._since = trio.current_time()
-            if begin is not None:
-                await self._start("POST", begin.path, begin.body, {}, runs=True)
-            else:
-                await self._start(*self._again(), runs=False)
+            try:
+                if begin is not None:
+                    await self._start("POST", begin.path, begin.body, {}, runs=True)
+                else:
+                    await self._start(*self._again(), runs=False)
+            except BaseException:
+                # What was asked for may have begun, and ended with this connection.
+                self._done = True
+                raise
             self._opened = True
             return
         while True:
