@@ -298,6 +298,10 @@ class Channel:
         Raises:
             PluginFault: There is no answer; the class says why.
         """
+        # Sent first: the plugin is at work while heddle writes down that it is.
+        id_ = next(ids)
+        line = b'{"id":%d,"method":"%b","params":%b}\n'
+        self._send(line % (id_, verb.encode(), params), callers=0)
         now = self._now()
         call = Call(
             patience,
@@ -309,12 +313,11 @@ class Channel:
             services,
             components,
             on_partial,
+            id_,
         )
-        self._calls[call.id] = call
+        self._calls[id_] = call
         if call.due < self._watch_at:
             self._watch_from(call.due)
-        line = b'{"id":%d,"method":"%b","params":%b}\n'
-        self._send(line % (call.id, verb.encode(), params))
         try:
             await call.wait()
             if call.outcome is None:
@@ -480,32 +483,32 @@ class Channel:
 
     # --- the two tasks of the pipes -----------------------------------------------------
 
-    def _send(self, line: bytes) -> None:
+    def _send(self, line: bytes, *, callers: int = 1) -> None:
+        """Have a frame written; ``callers`` are open calls when nobody else's is."""
         if self._deaf:
             return
+        if self._writer is None:
+            self._outbox.append(line)
+            return
+        if len(self._calls) == callers and not self._outbox and not self._closing:
+            # Nobody else is talking to it, so there is nothing to wait for: the turn of
+            # the loop that collects what others send would be a fifth of the way.
+            line = self._write_now(line)
+            if not line:
+                return
         self._outbox.append(line)
-        if self._writer is not None:
-            if len(self._calls) == 1 and len(self._outbox) == 1 and not self._closing:
-                # Nobody else is talking to it, so there is nothing to wait for: the turn of
-                # the loop that collects what others send would be a fifth of the way.
-                self._write_now()
-                if not self._outbox:
-                    return
-            writer, self._writer = self._writer, None
-            writer.set(None)
+        writer, self._writer = self._writer, None
+        writer.set(None)
 
-    def _write_now(self) -> None:
-        """Write the one frame that waits; the writer, who sleeps, takes what is left."""
-        line = self._outbox[0]
+    def _write_now(self, line: bytes) -> bytes:
+        """Write a frame; the writer, who sleeps, takes what is left."""
         try:
             written = self._child.outlet.write_nowait(line)
         except OSError:
-            return  # the writer will meet the same, and knows what to do
-        if written < len(line):
-            self._outbox[0] = line[written:]
-        else:
-            self._outbox.clear()
+            return line  # the writer will meet the same, and knows what to do
+        if written == len(line):
             self._unread = 0
+        return line[written:]
 
     async def _write(self) -> None:
         outlet = self._child.outlet

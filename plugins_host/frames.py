@@ -222,6 +222,8 @@ class FrameReader:
         if self.broken:
             return []
         end = chunk.rfind(b"\n") + 1
+        if end == len(chunk) and not self._open and not self._skipped:
+            return self._until_broken(_read_lines(chunk, self._limit))
         if not end:
             return self._keep(chunk)
         arrivals: list[Arrival] = []

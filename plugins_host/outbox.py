@@ -62,10 +62,13 @@ class Outbox:
             if not frames:
                 return
             frames.append(b"")
-            data = memoryview(b"\n".join(frames))
+            data = b"\n".join(frames)
             try:
-                while data:
-                    data = data[os.write(self._target, data) :]
+                written = os.write(self._target, data)
+                if written < len(data):
+                    rest = memoryview(data)[written:]
+                    while rest:
+                        rest = rest[os.write(self._target, rest) :]
             except OSError:
                 # heddle is gone, and with it whoever this was for.
                 self.gone = True

@@ -103,7 +103,6 @@ class _Refusal(Struct, frozen=True):
 
 
 _NO_PARAMS: Final = _Params()
-_NO_FRAME: Final = _Frame()
 _decode_frame: Final = msgspec.json.Decoder(_Frame).decode
 
 # What a question yields, once, when it is about to wait: it needs a task from then on.
@@ -115,39 +114,24 @@ def _enter_task() -> Generator[object, None, None]:
     yield _NEEDS_TASK
 
 
-class _Call:
+class _Call(Struct, eq=False, weakref=True):
     """One question that is being answered; what its handler asks of heddle goes through it.
 
     ``plain`` says that its handler was not written with ``async def``. ``cancels`` are the
     ids of the ``cancel`` frames that named it: they are answered when it has ended.
     """
 
-    __slots__ = (
-        "cancels",
-        "component_type",
-        "id",
-        "in_task",
-        "line",
-        "params",
-        "plain",
-        "server",
-        "task",
-        "verb",
-        "woken",
-    )
-
-    def __init__(self, server: "Server", frame: _Frame, line: bytes = b"{}") -> None:
-        self.server = server
-        self.id = frame.id
-        self.verb = frame.method
-        self.params = frame.params or _NO_PARAMS
-        self.line = line
-        self.component_type = ""
-        self.plain = True
-        self.in_task = False
-        self.task: asyncio.Task[None] | None = None
-        self.cancels: list[Id] = []
-        self.woken: asyncio.Event | None = None
+    server: "Server"
+    id: Id = None
+    verb: str = ""
+    params: _Params = _NO_PARAMS
+    line: bytes = b"{}"
+    component_type: str = ""
+    plain: bool = True
+    in_task: bool = False
+    task: "asyncio.Task[None] | None" = None
+    cancels: list[Id] = []
+    woken: "asyncio.Event | None" = None
 
     def said(self) -> dict[str, Any]:
         """All that the question carries, for the verbs that are not asked often."""
@@ -273,9 +257,7 @@ class Server:
                 await asyncio.sleep(0)
         await self._end_tasks()
         if self._shutdown is not None:
-            nobody = _Call(self, _NO_FRAME)
-            nobody.in_task = True
-            await self._say_goodbye(nobody)
+            await self._say_goodbye(_Call(self, in_task=True))
         self._flush()
 
     async def _end_tasks(self) -> None:
@@ -347,7 +329,8 @@ class Server:
             elif frame.method == "cancel":
                 self._cancel(frame)
             else:
-                call = _Call(self, frame, line)
+                params = frame.params or _NO_PARAMS
+                call = _Call(self, frame.id, frame.method, params, line)
                 self._calls[frame.id] = call
                 self._begin(call, self._answer(call))
         self._flush()
