@@ -138,7 +138,12 @@ class Encoder(Struct, frozen=True):
 
 
 class Encoding:
-    """The events of one run. One task puts, one takes; it may be the same."""
+    """The events of one run. One task puts, one takes; it may be the same.
+
+    Attributes:
+        made_of_last: How many frames came of the newest event that is answered, and of
+            the end if that is.
+    """
 
     def __init__(self, encoder: Encoder, line: Line, run: str) -> None:
         self._encoder = encoder
@@ -146,7 +151,8 @@ class Encoding:
         about = _encode({"componentType": encoder.component_type, "runId": run})
         self._finish_params = about
         self._before_event = about[:-1] + b',"event":'
-        # Each question with its size, the oldest first.
+        self.made_of_last = 0
+        # Each question with its size, the oldest first. That for the end counts none.
         self._pending: deque[tuple[Any, int]] = deque()
         self._bytes = 0
         self._finish_asked = False
@@ -160,7 +166,10 @@ class Encoding:
         return len(self._pending) < WINDOW and self._bytes < WINDOW_BYTES
 
     def put(self, event: bytes) -> None:
-        """Ask for the frames of the next event, a JSON object. Look at `has_room` first."""
+        """Ask for the frames of the next event, a JSON object on one line.
+
+        Look at `has_room` first.
+        """
         assert not self._finish_asked
         params = b"%b%b}" % (self._before_event, event)
         self._ask("encode", params)
@@ -173,8 +182,9 @@ class Encoding:
 
     def _ask(self, verb: str, params: bytes) -> None:
         pending = self._line.submit(verb, params, self._encoder.component_type)
-        self._pending.append((pending, len(params)))
-        self._bytes += len(params)
+        size = len(params) if verb == "encode" else 0
+        self._pending.append((pending, size))
+        self._bytes += size
         self._tell()
 
     def _tell(self) -> None:
@@ -208,7 +218,9 @@ class Encoding:
                 question, size = pending.popleft()
                 self._bytes -= size
                 answer = await self._collect(question)
-                frames += self._read(answer)
+                made = self._read(answer)
+                frames += made
+                self.made_of_last = len(made) + (0 if size else self.made_of_last)
                 if not (pending and line.settled(pending[0][0])):
                     break
         except Fault as fault:

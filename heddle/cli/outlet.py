@@ -48,6 +48,11 @@ class Outlet:
         """Whether nothing waits to be written."""
         return self._nothing.is_set()
 
+    @property
+    def waiting(self) -> int:
+        """Bytes that wait to be written."""
+        return len(self._waiting)
+
     def put(self, data: bytes) -> bool:
         """Take bytes to be written in order; False when too many wait already."""
         if self.error is not None or not data:

@@ -21,12 +21,13 @@ from heddle.flags import engine_options, format_option
 from plugins_host import Fault, one_of
 
 if TYPE_CHECKING:
+    from heddle.cli.encoded import Encoded
     from heddle.cli.readers import Reader
     from heddle.installation import Installed
     from heddle.launch import Prepared, RunOptions
 
-# The protocols of `heddle.cli.frames`, named here so that help need not load it.
-PROTOCOLS: Final = ("heddle",)
+# The protocol of `heddle.cli.frames`; others are those of encoders.
+OWN_PROTOCOL: Final = "heddle"
 
 
 @click.command(
@@ -59,7 +60,7 @@ Examples:
 @click.option(
     "--protocol",
     metavar="NAME",
-    help=f"Print events as JSON lines instead of the result: {', '.join(PROTOCOLS)}.",
+    help="Print events as JSON lines instead of the result: heddle, or a plugin's.",
 )
 @click.option(
     "-i", "--interactive", is_flag=True, help="Chat: each line of stdin is a run."
@@ -89,12 +90,6 @@ def command(
             "a chat reads lines from stdin and answers on stdout",
             where="--interactive",
             fix="Leave out --protocol and --input -.",
-        )
-    if protocol is not None and protocol not in PROTOCOLS:
-        raise WrongUsage(
-            f"there is no protocol {protocol!r}",
-            where="--protocol",
-            fix=one_of(protocol, PROTOCOLS),
         )
     if sys.stdout is None:
         raise WrongUsage("it is closed, and the result goes there", where="stdout")
@@ -133,8 +128,10 @@ def run_once(
     interactive: bool,
 ) -> None:
     """Load, run, and print the result; or run and print for each line of a chat."""
-    frames = None if protocol is None else stdout
-    installed, prepared = load(flow, options, format=format, frames=frames)
+    frames = stdout if protocol == OWN_PROTOCOL else None
+    installed, prepared = load(
+        flow, options, format=format, protocol=protocol, frames=frames
+    )
     warnings = [str(each) for each in prepared.warnings]
 
     import trio
@@ -169,9 +166,17 @@ def run_once(
 
                 await chat(engine, prepared, options.inputs, reader, stdout)
                 return None
-            return await engine.run(
-                prepared, options.inputs, reader.see, stream=options.stream
-            )
+
+            async def run() -> dict[str, Any]:
+                return await engine.run(
+                    prepared, options.inputs, reader.see, stream=options.stream
+                )
+
+            encoder = None if protocol is None else engine.encoder(protocol)
+            if encoder is None:
+                return await run()
+            result: dict[str, Any] = await encoded(reader).run(encoder, run)
+            return result
 
     # What was imported and compiled stays to the end: never look through it for garbage.
     gc.freeze()
@@ -190,6 +195,7 @@ def load(
     options: "RunOptions",
     *,
     format: str | None,  # noqa: A002  the word users know
+    protocol: str | None,
     frames: int | None,
 ) -> "tuple[Installed, Prepared]":
     """Read plugins and document; ``frames`` is where to say in a frame what is wrong."""
@@ -198,6 +204,12 @@ def load(
     try:
         installed = launch.install(options)
         check_format(format, installed.formats)
+        if protocol is not None and protocol not in installed.protocols:
+            raise WrongUsage(
+                f"there is no protocol {protocol!r}",
+                where="--protocol",
+                fix=one_of(protocol, installed.protocols),
+            )
         return installed, launch.load(flow, format=format, installed=installed)
     except Fault as error:
         if frames is not None:
@@ -222,8 +234,12 @@ def choose(
     from heddle.cli import readers
     from heddle.cli.plain import PlainLines
 
-    if protocol is not None:
+    if protocol == OWN_PROTOCOL:
         return readers.Frames(stop, stdout)
+    if protocol is not None:
+        from heddle.cli.encoded import Encoded
+
+        return Encoded(stop, stdout)
     if quiet or sys.stderr is None:
         return readers.Silent()
     lines = PlainLines(verbose=verbose, shown=frozenset(shown))
@@ -233,6 +249,14 @@ def choose(
 
         return Live(lines)
     return readers.Plain(lines)
+
+
+def encoded(reader: "Reader") -> "Encoded":
+    """The reader that `choose` made for an encoder."""
+    from heddle.cli.encoded import Encoded
+
+    assert isinstance(reader, Encoded)
+    return reader
 
 
 def print_result(result: dict[str, Any], stdout: int) -> None:

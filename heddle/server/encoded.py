@@ -104,8 +104,8 @@ class EncodedStream:
         self._left = left
         self._item = item
         self._sse = is_sse(encoder.content_type)
-        self._frames = 0
-        self._owed: tuple[ShownError, int] | None = None
+        self._owed: ShownError | None = None
+        self._told = False
         self._beat_at = 0.0
 
     async def write(self, writer: Writer) -> None:
@@ -121,8 +121,8 @@ class EncodedStream:
                 raise broken
             if self.failure is not None:
                 await writer.write(self._own_frame(shown(self.failure, self._conceal)))
-            elif self._owed is not None and self._owed[1] == self._frames:
-                await writer.write(self._own_frame(self._owed[0]))
+            elif self._owed is not None and not self._told:
+                await writer.write(self._own_frame(self._owed))
 
     async def _write_frames(self, writer: Writer) -> Exception | None:
         """Write what the encoder makes; what was raised when that could not be written."""
@@ -131,7 +131,6 @@ class EncodedStream:
 
         async def sink(frames: Sequence[EncodedFrame]) -> None:
             nonlocal broken
-            self._frames += len(frames)
             data = sse_bytes(frames) if self._sse else plain_bytes(frames)
             async with writing:
                 self._beat_at = trio.current_time() + HEARTBEAT
@@ -149,10 +148,7 @@ class EncodedStream:
                 nursery.start_soon(self._keep_alive, writer, writing)
             try:
                 await encode_all(encoding, self._next, sink)
-            except trio.Cancelled:
-                # Nothing of the run waits for the encoder's last words.
-                self._left()
-                raise
+                self._told = encoding.made_of_last > 0
             except Exception as error:
                 if broken is not None:
                     self._left()
@@ -160,6 +156,10 @@ class EncodedStream:
                     self.failure = error
                 else:
                     raise
+            except BaseException:
+                # Cancelled. Nothing of the run waits for the encoder's last words.
+                self._left()
+                raise
             nursery.cancel_scope.cancel()
         return broken
 
@@ -182,7 +182,7 @@ class EncodedStream:
             case Completed():
                 return ()
             case Failed(error=error) | Cancelled(error=error):
-                self._owed = (error, self._frames)
+                self._owed = error
                 told = {"name": error.type, "message": error.message}
                 return (_encode({"type": "error", "error": told}),)
             case _:  # pragma: no cover  the base class has no instances
