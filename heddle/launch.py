@@ -13,7 +13,9 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from hashlib import blake2b
+from itertools import islice
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
@@ -30,7 +32,7 @@ from heddle.installation import (
     Installed,
     OpenPlugins,
 )
-from heddle.spec import MAX_DOCUMENT, Problem, read_document
+from heddle.spec import MAX_DOCUMENT, EffortExceeded, Problem, read_document
 from plugins_host import Fault
 
 if TYPE_CHECKING:
@@ -43,6 +45,9 @@ if TYPE_CHECKING:
 MAX_PLANS: Final = 256
 """Compiled flows that are kept. A plan is some 20 times its document; a server with more
 flows than this in turn compiles again, which costs it less than a millisecond each."""
+
+MAX_TOLD: Final = 100
+"""Tools that are missing and told of, of one flow."""
 
 MAX_KEPT_DOCUMENT: Final = 256 * 1024
 """Bytes above which a document is compiled anew each time rather than kept."""
@@ -106,6 +111,8 @@ class Plans:
 
     def __init__(self, most: int) -> None:
         self._most = most
+        # Long documents are read in a thread.
+        self._lock = Lock()
         self._kept: OrderedDict[bytes, Prepared] = OrderedDict()
 
     def get(self, data: bytes, key: str, compile_it: Callable[[], Prepared]) -> Prepared:
@@ -113,14 +120,17 @@ class Plans:
             return compile_it()
         # A file name that is no UTF-8 has halves of pairs in it.
         digest = blake2b(key.encode(errors="surrogatepass") + data, digest_size=20).digest()
-        found = self._kept.get(digest)
-        if found is None:
-            found = compile_it()
-            self._kept[digest] = found
+        with self._lock:
+            found = self._kept.get(digest)
+            if found is not None:
+                self._kept.move_to_end(digest)
+                return found
+        found = compile_it()
+        with self._lock:
+            # Another thread may have been as far: all are to share one plan.
+            found = self._kept.setdefault(digest, found)
             if len(self._kept) > self._most:
                 self._kept.popitem(last=False)
-        else:
-            self._kept.move_to_end(digest)
         return found
 
 
@@ -337,6 +347,8 @@ class Engine:
                 return
         try:
             check_inputs(graph.inputs, state)
+        except EffortExceeded:
+            raise
         except Fault as fault:
             raise InputsRefused(fault.what, where="inputs", fix=fault.fix) from fault
 
@@ -352,13 +364,18 @@ class Engine:
         from heddle.tools import Tools
 
         tools = Tools() if self._tools is None else self._tools
-        faults = [
-            (node, fault)
-            for node, names in wanted.items()
-            for fault in tools.problems(names)
-        ]
-        if faults:
-            raise ToolsMissing(faults)
+        # A flow may have as many nodes as it likes, and nobody reads as many sentences.
+        faults = islice(
+            (
+                (node, fault)
+                for node, names in wanted.items()
+                for name in names
+                for fault in tools.problems((name,))
+            ),
+            MAX_TOLD,
+        )
+        if found := list(faults):
+            raise ToolsMissing(found)
 
 
 @asynccontextmanager

@@ -59,6 +59,7 @@ class GraphNode(Struct, frozen=True):
     """A node with everything about its place in the flow.
 
     ``onward`` is where the unbranched edge leads, ``branches`` where labelled ones do.
+    ``converts`` is whether what it is given has to be looked through to be converted.
     """
 
     index: int
@@ -69,6 +70,7 @@ class GraphNode(Struct, frozen=True):
     onward: int | None
     branches: Mapping[str, int]
     feeds: tuple[Feed, ...]
+    converts: bool
 
 
 class Graph(Struct, frozen=True):
@@ -102,6 +104,18 @@ def compile_graph(document: Document, *, name: str = "document") -> Graph:
             name=name,
         )
     return _Compiler(document, flow, name).graph()
+
+
+_SIMPLE: Final = frozenset(("string", "integer", "number", "boolean", "null"))
+
+
+def _is_simple(feed: Feed) -> bool:
+    """Whether a value of it is converted without looking inside."""
+    schema = feed.schema
+    if schema is None or not {"$ref", "anyOf", "oneOf"}.isdisjoint(schema):
+        return schema is None
+    kind = schema.get("type")
+    return kind is None or (isinstance(kind, str) and kind in _SIMPLE)
 
 
 class _Compiler:
@@ -147,6 +161,7 @@ class _Compiler:
                     onward=next(iter(self.unbranched[number]), None),
                     branches=self.branches[number],
                     feeds=tuple(feeds[number]),
+                    converts=not all(map(_is_simple, feeds[number])),
                 )
                 for number, node in enumerate(self.flow.nodes)
             ),

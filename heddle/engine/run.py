@@ -22,6 +22,7 @@ from heddle.engine.faults import (
     describe,
 )
 from heddle.engine.graph import GraphNode
+from heddle.engine.long_work import bounded
 from heddle.engine.plan import Plan
 from heddle.engine.state import Ran, State, declared_outputs, node_input, start_state
 from heddle.engine.walk import (
@@ -101,7 +102,7 @@ class Run:
             self._state.update(settled.output)
             step = next_step(node, settled.branch, settled.replaced_by)
             if isinstance(step, Finish):
-                return self._result(node, settled.output)
+                return await self._result(node, settled.output)
             number = step.node
 
     async def _arrival(self, node: GraphNode) -> "_Settled":
@@ -160,7 +161,7 @@ class Run:
         fault: Fault | None = None
         substitute: Substitute | None = None
         try:
-            given = node_input(node, self._state, self._ran)
+            given = await self._input(node)
         except Fault as unfed:
             given, fault = dict(self._state), unfed
         if fault is None and gate is not None and gate.asked.node_before:
@@ -186,6 +187,13 @@ class Run:
             return EngineFault.of(bug)
         return _Settled(result.output, result.branch)
 
+    async def _input(self, node: GraphNode) -> State:
+        """What the node is given; its values converted."""
+        state, ran = self._state, self._ran
+        if not node.converts:
+            return node_input(node, state, ran)
+        return await bounded(lambda: node_input(node, state, ran))
+
     async def _after(
         self, gate: "Gate", context: NodeContext, settled: "_Settled | Fault"
     ) -> "_Settled | Fault":
@@ -205,7 +213,8 @@ class Run:
         if isinstance(work, Pure):
             # A loop of pure steps must let other runs go on, and be cancellable.
             await trio.lowlevel.checkpoint()
-            return work.step(given)
+            step = work.step
+            return await bounded(lambda: step(given)) if work.checks else step(given)
         return await work.execute(given, context)
 
     def _report_failure(self, context: NodeContext, fault: Fault) -> None:
@@ -213,13 +222,13 @@ class Run:
             NodeFailedEvent(context.name, context.type, describe(fault), context.attempt)
         )
 
-    def _result(self, end: GraphNode, output: State) -> State:
+    async def _result(self, end: GraphNode, output: State) -> State:
         """The flow's declared outputs; without any, what the EndNode put out."""
         declared = self._plan.graph.outputs
         if not declared:
             return output
         found = output if end.shape.inputs else {**self._state, **output}
         try:
-            return declared_outputs(declared, found, of="the flow")
+            return await bounded(lambda: declared_outputs(declared, found, of="the flow"))
         except Fault as fault:
             raise NodeFailed(fault, node_name=end.name, node_type=end.type) from fault

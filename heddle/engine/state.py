@@ -6,6 +6,7 @@ to the declared type; a default where there is nothing. Pure functions over data
 """
 
 from collections.abc import Mapping
+from itertools import repeat
 from typing import Any, Final
 
 from msgspec import UNSET
@@ -100,10 +101,11 @@ def start_state(graph: Graph, inputs: Mapping[str, Any]) -> State:
     Raises:
         InputsRefused: A key is one of those that heddle keeps for itself.
     """
-    taken = [key for key in inputs if key.startswith(RESERVED)]
-    if taken:
+    # The loop is in C: a million inputs are a fifth of a second otherwise.
+    if any(map(str.startswith, inputs, repeat(RESERVED))):
+        taken = next(key for key in inputs if key.startswith(RESERVED))
         raise InputsRefused(
-            f"input {taken[0]!r}: names that begin with {RESERVED!r} are reserved",
+            f"input {taken!r}: names that begin with {RESERVED!r} are reserved",
             where=f"flow {graph.name!r}",
             fix="Choose another name.",
         )

@@ -7,7 +7,7 @@ get one `tool_result` for each `tool_call`.
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -18,7 +18,7 @@ from heddle.engine.shapes import Properties
 from heddle.engine.state import inside
 from heddle.engine.work import NodeContext
 from heddle.events import ToolCalled, ToolReturned
-from heddle.spec import Tool, check
+from heddle.spec import Effort, EffortExceeded, Tool, check, spending
 from plugins_host import Fault, Message, ToolCall, ToolDefinition, one_of
 
 
@@ -235,6 +235,10 @@ def _returned(
     return ToolReturned(context.name, call.name, call.id, duration, outcome)
 
 
+OF_A_POLICY: Final = 100_000
+"""Steps that checking the arguments of a policy may cost: there is no waiting for it."""
+
+
 async def _before(
     context: NodeContext, tools: AgentTools, call: PlannedCall
 ) -> dict[str, Any] | Substitute | Refusal:
@@ -245,7 +249,13 @@ async def _before(
     tool = tools.by_name.get(call.name)
 
     def wrong(arguments: dict[str, Any]) -> str | None:
-        return None if tool is None else "; ".join(argument_faults(tool, arguments)) or None
+        if tool is None:
+            return None
+        try:
+            with spending(Effort(OF_A_POLICY)):
+                return "; ".join(argument_faults(tool, arguments)) or None
+        except EffortExceeded as error:
+            return error.what
 
     return await gate.tool_before(context, (call.name, call.id), call.arguments, wrong)
 
@@ -275,7 +285,15 @@ async def _carry_out(
     workspace: Any,
 ) -> Mapping[str, Any] | Fault:
     """Run the tool; what it returned, or why it did not."""
-    fault = call.fault or _unfit(tools.by_name[call.name], arguments)
+    from heddle.engine.long_work import bounded
+
+    fault = call.fault
+    if fault is None:
+        tool = tools.by_name[call.name]
+        try:
+            fault = await bounded(lambda: _unfit(tool, arguments))
+        except EffortExceeded as too_long:
+            fault = too_long
     if fault is not None:
         return fault
     try:

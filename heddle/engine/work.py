@@ -165,9 +165,10 @@ def total(one: Usage | None, other: Usage | None) -> Usage | None:
 
 
 class Pure(Struct, frozen=True):
-    """Work that only transforms the state."""
+    """Work that only transforms the state; ``checks``: holds it against types, too."""
 
     step: Callable[[State], Result]
+    checks: bool = False
 
 
 class Waiting(Struct, frozen=True):

@@ -8,6 +8,7 @@ the addresses that it turns out to have, at the moment of connecting to one of t
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from threading import Lock
 from typing import Any, Final, cast
 
 from msgspec import Struct
@@ -17,7 +18,7 @@ from heddle.launch import MAX_PLANS
 from heddle.server.failures import SubmissionRefused
 from heddle.server.submissions import Submitted
 from heddle.services import ModelService
-from heddle.spec import Component, LlmConfig, OpenAiCompatibleConfig
+from heddle.spec import Component, LlmConfig, OpenAiCompatibleConfig, Property, problem_with
 from heddle.spec.llms import Model
 from plugins_host.conversation import ModelRequest, ModelResponse
 
@@ -102,6 +103,8 @@ class Checker:
 
     def __init__(self, reach: Reach) -> None:
         self._reach = reach
+        # Long flows are looked through in threads.
+        self._lock = Lock()
         # By identity, held on to so that an identity can't come to mean another plan.
         self._passed: OrderedDict[int, Plan] = OrderedDict()
 
@@ -114,12 +117,14 @@ class Checker:
         plan = prepared.plan
         if id(plan) in self._passed:
             return
+        check_patterns(prepared)
         for node in plan.graph.nodes:
             for config in models_in(node.component):
                 self._check(config, f"node {node.name!r}, llm_config {config.name!r}")
-        self._passed[id(plan)] = plan
-        if len(self._passed) > MAX_PLANS:
-            self._passed.popitem(last=False)
+        with self._lock:
+            self._passed[id(plan)] = plan
+            if len(self._passed) > MAX_PLANS:
+                self._passed.popitem(last=False)
 
     def _check(self, config: Component, where: str) -> None:
         from heddle.models import CredentialMissing, ModelError, endpoint_for
@@ -152,8 +157,75 @@ class Checker:
             )
 
 
+def check_patterns(prepared: Submitted) -> None:
+    """See that every pattern in a flow's types is matched in bounded time.
+
+    Raises:
+        SubmissionRefused: One is not.
+    """
+    graph = prepared.plan.graph
+    seen: set[str] = set()
+    places: list[tuple[str, Any]] = [("flow", graph.inputs), ("flow", graph.outputs)]
+    places += [(f"node {node.name!r}", node.component) for node in graph.nodes]
+    for where, component in places:
+        for each in structs_in(component):
+            if isinstance(each, Property):
+                refuse_patterns(each.schema, seen, where=f"{where}, {each.title!r}")
+
+
+def refuse_patterns(schema: Any, seen: set[str], *, where: str) -> None:
+    """The same for one schema; ``seen`` are the patterns before it."""
+    for pattern in patterns_in(schema):
+        if pattern in seen:
+            continue
+        seen.add(pattern)
+        if len(seen) > MAX_PATTERNS or len(pattern) > MAX_PATTERN:
+            raise SubmissionRefused(
+                f"a submitted flow has at most {MAX_PATTERNS} patterns of at most "
+                f"{MAX_PATTERN} characters",
+                where=where,
+                fix="Use fewer and shorter ones.",
+            )
+        problem = problem_with(pattern)
+        if problem is not None:
+            raise SubmissionRefused(
+                problem,
+                where=where,
+                fix="Write it without looking ahead, looking behind and referring back.",
+            )
+
+
+MAX_PATTERNS: Final = 256
+MAX_PATTERN: Final = 1024
+"""Reading a pattern takes up to a millisecond, and one of them is one long step."""
+
+_VALUES: Final = frozenset(("const", "default", "enum", "examples"))
+
+
+def patterns_in(schema: Any) -> Iterator[str]:
+    """The regular expressions in a JSON Schema."""
+    waiting = [schema]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, Mapping):
+            if isinstance(each.get("pattern"), str):
+                yield each["pattern"]
+            if isinstance(each.get("patternProperties"), Mapping):
+                yield from each["patternProperties"]
+            waiting += (inner for key, inner in each.items() if key not in _VALUES)
+        elif isinstance(each, (list, tuple)):
+            waiting += each
+
+
 def models_in(component: Any) -> Iterator[Component]:
     """The LLM configurations in a component, however deep."""
+    for each in structs_in(component):
+        if isinstance(each, (LlmConfig, Model)):
+            yield each
+
+
+def structs_in(component: Any) -> Iterator[Any]:
+    """What there is in a component, however deep; nothing of what is in an LLM's."""
     seen: set[int] = set()
     waiting = [component]
     while waiting:
@@ -163,6 +235,7 @@ def models_in(component: Any) -> Iterator[Component]:
         elif isinstance(each, Struct):
             if id(each) not in seen:
                 seen.add(id(each))
+                yield each
                 waiting += [getattr(each, name) for name in each.__struct_fields__]
         elif isinstance(each, Mapping):
             waiting += each.values()

@@ -14,7 +14,7 @@ from heddle.launch import ToolsMissing
 from heddle.server.endings import Conceal, RunCancelled, ShownError, Stop, shown
 from heddle.server.http import JSON, HeaderPairs, Refusal, Response, error_body
 from heddle.server.runs import Draining, TooManyRuns
-from heddle.spec import DocumentError
+from heddle.spec import DocumentError, EffortExceeded
 from plugins_host import Fault
 
 
@@ -28,6 +28,7 @@ STATUSES: Final[Mapping[type[Fault], int]] = {
     ToolsMissing: 400,
     InputsRefused: 400,
     SubmissionRefused: 400,
+    EffortExceeded: 400,
     RunCancelled: 409,
     TooManyRuns: 429,
     Draining: 503,

@@ -53,8 +53,8 @@ async def start_run(service: Service, request: Request, _: str) -> Answer:
                 400, "a protocol is for a stream", fix="Ask with stream=true as well."
             )
         await encoder.plugin.start()
-    asked = service.read(await body_of(request))
-    run = service.start(asked, stream=streamed or detached, detached=detached)
+    asked = await service.read(await body_of(request))
+    run = await service.start(asked, stream=streamed or detached, detached=detached)
     if streamed:
         return await _stream(service, run, encoder)
     if detached:
@@ -143,7 +143,7 @@ async def validate(service: Service, request: Request, _: str) -> Answer:
     """``POST /v1/validate``: everything that is wrong with a flow. Runs nothing."""
     body = await body_of(request)
     try:
-        asked = service.read(body)
+        asked = await service.read(body)
         service.engines.check(asked)
     except DocumentError as error:
         return _invalid(service, error, _problems(service, error.problems))

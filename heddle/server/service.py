@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import trio
 
+from heddle.engine.long_work import bounded, reading
 from heddle.events import Event
 from heddle.installation import Installed
 from heddle.launch import Engine, Prepared
@@ -21,10 +22,10 @@ from heddle.server.sse import Pulse
 from heddle.server.submissions import Submission, SubmissionReader, Submitted
 
 if TYPE_CHECKING:
-    pass
-
-if TYPE_CHECKING:
     from plugins_host import Encoder
+
+BRIEF_BODY: Final = 64 * 1024
+"""Bytes that are read where they arrive, in up to some 20 ms; more of them in a thread."""
 
 
 class Engines:
@@ -71,6 +72,15 @@ class Engines:
         if asked.code is not None:
             engine = self.bringing(asked.code).engine(asked.prepared)
         engine.check(asked.prepared)
+
+    def check_flow(self, prepared: Prepared) -> None:
+        """See that a flow asks for nothing that is not its author's to ask for.
+
+        Raises:
+            SubmissionRefused: It does.
+        """
+        if isinstance(prepared, Submitted):
+            self._check(prepared)
 
     def check_inputs(self, asked: Submission) -> None:
         """See that a run could start from its inputs.
@@ -152,22 +162,37 @@ class Service:
             tools=frozenset(facts.get("tools", ())),
         )
 
-    def read(self, body: bytes) -> Submission:
-        """Read what a request asks for; raises as `SubmissionReader.read`."""
-        return self._reader.read(body)
+    async def read(self, body: bytes) -> Submission:
+        """Read what a request asks for; a long one holds nobody up.
 
-    def read_fields(self, fields: Mapping[str, msgspec.Raw]) -> Submission:
+        Raises:
+            EffortExceeded: Its types are too much to look through.
+            Fault: As `SubmissionReader.read` and `Engines.check_flow`.
+        """
+        return await reading(
+            lambda: self._admitted(self._reader.read(body)), long=len(body) > BRIEF_BODY
+        )
+
+    async def read_fields(self, fields: Mapping[str, msgspec.Raw]) -> Submission:
         """The same of an object whose fields are known."""
-        return self._reader.read_fields(fields)
+        long = sum(len(bytes(each)) for each in fields.values()) > BRIEF_BODY
+        return await reading(
+            lambda: self._admitted(self._reader.read_fields(fields)), long=long
+        )
 
-    def start(self, asked: Submission, *, stream: bool, detached: bool) -> RunHandle:
+    def _admitted(self, asked: Submission) -> Submission:
+        """What was read, once it is known to ask for nothing but its caller's own."""
+        self.engines.check_flow(asked.prepared)
+        return asked
+
+    async def start(self, asked: Submission, *, stream: bool, detached: bool) -> RunHandle:
         """Begin a run.
 
         Raises:
             InputsRefused: The flow does not take these.
             Fault: As `Runs.start`.
         """
-        self.engines.check_inputs(asked)
+        await bounded(lambda: self.engines.check_inputs(asked))
         prepared, code = asked.prepared, asked.code
         return self.runs.start(
             prepared,

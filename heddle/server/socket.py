@@ -11,7 +11,7 @@ written to the same stream between its own (`heddle.server.socket_frames`).
 import base64
 import binascii
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -238,7 +238,7 @@ class Session:
         if not self._known and not await self._introduced():
             return
         while True:
-            self._take(await self._socket.get_message())
+            await self._take(await self._socket.get_message())
             while len(self._outbox) >= MAX_UNREAD:
                 self._room = trio.Event()
                 await self._room.wait()
@@ -260,7 +260,7 @@ class Session:
             await self._socket.aclose(POLICY_VIOLATION, "unauthorized")
         return False
 
-    def _take(self, message: str | bytes) -> None:
+    async def _take(self, message: str | bytes) -> None:
         """Do one thing. What is wrong with it is told, and the socket stays open."""
         about: dict[str, Any] = {}
         fields: dict[str, Raw] = {}
@@ -274,7 +274,9 @@ class Session:
                     400, f"there is no message {kind[:80]!r}", fix=one_of(kind, _ACTS)
                 )
             about["about"] = kind
-            act(self, fields)
+            doing = act(self, fields)
+            if doing is not None:
+                await doing
         except Fault as error:
             if fields and kind in _ABOUT_RUNS:
                 with suppress(Fault):
@@ -296,7 +298,7 @@ class Session:
             raise unauthorised()
         self._known = True
 
-    def _run(self, fields: dict[str, Raw]) -> None:
+    async def _run(self, fields: dict[str, Raw]) -> None:
         ref: str | None = None
         try:
             ref = read_field(fields, "ref", Text)
@@ -308,8 +310,8 @@ class Session:
             detached = "detach" in fields and read_field(fields, "detach", Boolean)
             for name in ("type", "ref", "detach"):
                 fields.pop(name, None)
-            asked = self._service.read_fields(fields)
-            run = self._service.start(asked, stream=True, detached=detached)
+            asked = await self._service.read_fields(fields)
+            run = await self._service.start(asked, stream=True, detached=detached)
         except Fault as error:
             status = status_of(error)
             self._say(socket_frames.refused(ref, status, self._shown(error)))
@@ -464,7 +466,7 @@ def _too_many() -> Refusal:
     )
 
 
-_ACTS: Final[Mapping[str, Callable[[Session, dict[str, Raw]], None]]] = {
+_ACTS: Final[Mapping[str, Callable[[Session, dict[str, Raw]], Awaitable[None] | None]]] = {
     "auth": Session._authorise,  # noqa: SLF001  the table is this class's
     "run": Session._run,  # noqa: SLF001
     "subscribe": Session._subscribe,  # noqa: SLF001

@@ -28,6 +28,11 @@ from heddle.spec.datastores import (
     TlsOracleDatabaseConnectionConfig,
     TlsPostgresDatabaseConnectionConfig,
 )
+from heddle.spec.effort import (
+    Effort,
+    EffortExceeded,
+    spending,
+)
 from heddle.spec.flows import (
     NEXT_BRANCH,
     A2AAgent,
@@ -94,6 +99,7 @@ from heddle.spec.llms import (
     OpenAiConfig,
     VllmConfig,
 )
+from heddle.spec.patterns import problem_with
 from heddle.spec.problems import (
     DocumentError,
     Problem,
@@ -110,6 +116,7 @@ from heddle.spec.source import (
     MAX_NESTING,
 )
 from heddle.spec.templates import (
+    TextTooLong,
     as_text,
     placeholders,
     render,
@@ -187,6 +194,8 @@ __all__ = [
     "DbmsVectorChainLlmConfig",
     "Document",
     "DocumentError",
+    "Effort",
+    "EffortExceeded",
     "EndNode",
     "Flow",
     "FlowNode",
@@ -246,6 +255,7 @@ __all__ = [
     "StreamableHTTPTransport",
     "StreamableHTTPmTLSTransport",
     "Swarm",
+    "TextTooLong",
     "TlsOracleDatabaseConnectionConfig",
     "TlsPostgresDatabaseConnectionConfig",
     "Tool",
@@ -258,7 +268,9 @@ __all__ = [
     "format_of",
     "is_subtype",
     "placeholders",
+    "problem_with",
     "read_document",
     "read_properties",
     "render",
+    "spending",
 ]

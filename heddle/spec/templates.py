@@ -10,7 +10,30 @@ from typing import Any, Final
 
 import msgspec
 
+from heddle.spec.effort import effort
+from plugins_host import Fault
+
 PLACEHOLDER: Final = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+
+
+MAX_TEXT: Final = 16 * 1024 * 1024
+"""Characters of a text that is filled in: no model reads as many, and a document in which
+one long value is named a thousand times is no reason to run out of memory."""
+
+
+class TextTooLong(Fault):
+    """A text with its placeholders filled in is beyond `MAX_TEXT`."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"with its placeholders filled in, a text has more than {MAX_TEXT // 2**20} "
+            "million characters",
+            fix="Name long values fewer times.",
+        )
+
+
+FILLED: Final = 2
+"""Placeholders that are filled in in the time of a step."""
 
 
 def placeholders(text: str) -> tuple[str, ...]:
@@ -26,18 +49,31 @@ def render(text: str, values: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
     Returns:
         The text, and the names that ``values`` doesn't have: they stay as they are
         written, each listed once.
+
+    Raises:
+        TextTooLong: It would be longer than `MAX_TEXT`.
+        EffortExceeded: It has very many placeholders.
     """
     if "{{" not in text:
         return text, ()
+    effort().spend(text.count("{{") // FILLED)
     unknown: dict[str, None] = {}
+    written: dict[str, str] = {}
+    left = MAX_TEXT - len(text)
 
     def fill(match: re.Match[str]) -> str:
+        nonlocal left
         name = match[1]
         if name not in values:
             unknown[name] = None
             return match[0]
-        value = values[name]
-        return value if isinstance(value, str) else as_text(value)
+        filled = written.get(name)
+        if filled is None:
+            filled = written[name] = as_text(values[name])
+        left -= len(filled)
+        if left < 0:
+            raise TextTooLong
+        return filled
 
     return PLACEHOLDER.sub(fill, text), tuple(unknown)
 

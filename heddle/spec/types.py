@@ -13,6 +13,7 @@ become each other. A schema that says nothing about types accepts anything.
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from heddle.spec.effort import effort, spending
 from heddle.spec.problems import shown
 from heddle.spec.templates import as_text
 from heddle.spec.validation import Mistakes, Schema, check, is_plain
@@ -97,6 +98,7 @@ class _Comparison:
     """One question, with the answers to the parts of it that were found so far."""
 
     def __init__(self, source: Schema, destination: Schema) -> None:
+        self.spent = effort()
         self.source_root = source
         self.destination_root = destination
         # While a pair is being compared its answer is taken to be yes: a type that
@@ -108,6 +110,7 @@ class _Comparison:
         self.made: dict[int, tuple[Schema, list[Schema] | None]] = {}
 
     def holds(self, source: Schema, destination: Schema) -> bool:
+        self.spent.spend()
         source = _resolve(source, self.source_root)
         destination = _resolve(destination, self.destination_root)
         if not isinstance(source, Mapping) or not isinstance(destination, Mapping):
@@ -177,6 +180,7 @@ def convert(value: Any, destination: Schema) -> Any:
 
     Raises:
         TypeConversionError: There is no such conversion; ``path`` says where in the value.
+        EffortExceeded: It takes too long.
     """
     if isinstance(destination, Mapping) and _CHOOSING.isdisjoint(destination):
         kind = destination.get("type")
@@ -194,15 +198,17 @@ def convert(value: Any, destination: Schema) -> Any:
 class _Conversion:
     """One conversion under way: the whole schema, and the choices being made in it."""
 
-    __slots__ = ("choosing", "root")
+    __slots__ = ("choosing", "root", "spent")
 
     def __init__(self, root: Schema) -> None:
         self.root = root
+        self.spent = effort()
         # By schema and value: a choice that comes up inside itself never ends.
         self.choosing: set[tuple[int, int]] = set()
 
 
 def _converted(value: Any, schema: Schema, within: _Conversion, path: str) -> Any:
+    within.spent.spend()
     if not isinstance(schema, Mapping):
         return value
     kind = schema.get("type")
@@ -312,7 +318,7 @@ def _as_choice(
 def _chosen(value: Any, choices: list[Schema], within: _Conversion, path: str) -> Any:
     for schema in choices:
         resolved = _resolve(schema, within.root)
-        if not _check_under(value, resolved, within.root):
+        if not _check_under(value, resolved, within):
             return _converted(value, resolved, within, path)
     for schema in choices:
         try:
@@ -322,9 +328,11 @@ def _chosen(value: Any, choices: list[Schema], within: _Conversion, path: str) -
     raise TypeConversionError(value, "any of the types allowed here", path)
 
 
-def _check_under(value: Any, schema: Schema, root: Schema) -> Mistakes:
+def _check_under(value: Any, schema: Schema, within: _Conversion) -> Mistakes:
     """Check against a part of a schema, whose references lead into the whole."""
+    root = within.root
     if not is_plain(schema) and isinstance(schema, Mapping) and isinstance(root, Mapping):
         shared = {key: root[key] for key in ("$defs", "definitions") if key in root}
         schema = {**shared, **schema}
-    return check(value, schema)
+    with spending(within.spent):
+        return check(value, schema)

@@ -7,12 +7,14 @@ Schemas of plain types are nearly all there are, and are looked at here. What sa
 left to ``jsonschema``, which takes longer to load than such a value to check.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from heddle.spec.effort import Effort, effort, spending
+from heddle.spec.patterns import PatternInvalid
 from heddle.spec.problems import shown
 
 Schema: TypeAlias = Mapping[str, Any] | bool
@@ -24,12 +26,16 @@ def check(value: Any, schema: Schema) -> Mistakes:
 
     A value of the right shape gives an empty list. Schemas of plain types are checked
     here; anything that says more is left to ``jsonschema``, loaded when first needed.
+
+    Raises:
+        EffortExceeded: It takes too long.
     """
     found: Mistakes = []
+    spent = effort()
     if is_plain(schema):
-        _check_plain(value, schema, "$", found)
+        _check_plain(value, schema, "$", found, spent)
     else:
-        found.extend(_check_fully(value, schema))
+        found.extend(_check_fully(value, schema, spent))
     return found
 
 
@@ -110,9 +116,15 @@ def _is_plain_keyword(value: Any, keyword: str) -> bool:
         case "items" | "additionalProperties":
             return is_plain(value)
         case "properties":
-            return isinstance(value, Mapping) and all(map(is_plain, value.values()))
+            if not isinstance(value, Mapping):
+                return False
+            effort().spend(len(value))
+            return all(map(is_plain, value.values()))
         case "anyOf":
-            return isinstance(value, list) and bool(value) and all(map(is_plain, value))
+            if not isinstance(value, list) or not value:
+                return False
+            effort().spend(len(value))
+            return all(map(is_plain, value))
         case _:
             return isinstance(value, list) and all(isinstance(one, str) for one in value)
 
@@ -137,52 +149,85 @@ _IS: Final[Mapping[str, tuple[str, Callable[[Any], bool]]]] = {
 }
 
 
-def _check_plain(value: Any, schema: Any, path: str, found: Mistakes) -> None:
+def _check_plain(
+    value: Any, schema: Any, path: str, found: Mistakes, spent: Effort
+) -> None:
+    spent.spend()
     if schema is True:
         return
     if schema is False:
-        found.append((path, f"{shown(value)} is not allowed here"))
+        _note(found, path, f"{shown(value)} is not allowed here")
         return
     kind = schema.get("type")
     if kind is not None:
         names = kind if isinstance(kind, list) else [kind]
         if not any(_IS[name][1](value) for name in names):
             wanted = " or ".join(_IS[name][0] for name in names)
-            found.append((path, f"{shown(value)} is not {wanted}"))
+            _note(found, path, f"{shown(value)} is not {wanted}")
             return
-    if "enum" in schema and value not in schema["enum"]:
-        found.append((path, f"{shown(value)} is not one of {', '.join(schema['enum'])}"))
+    if "enum" in schema:
+        _check_enum(value, schema["enum"], path, found, spent)
     if "anyOf" in schema:
-        _check_choices(value, schema["anyOf"], path, found)
+        _check_choices(value, schema["anyOf"], path, found, spent)
     if isinstance(value, Mapping):
-        _check_members(value, schema, path, found)
+        _check_members(value, schema, path, found, spent)
     elif isinstance(value, list | tuple) and "items" in schema:
         for index, item in enumerate(value):
-            _check_plain(item, schema["items"], f"{path}[{index}]", found)
+            _check_plain(item, schema["items"], f"{path}[{index}]", found, spent)
 
 
-def _check_members(value: Any, schema: Any, path: str, found: Mistakes) -> None:
+MOST_NOTED: Final = 100
+"""Mistakes that are told of one value. A long list of wrong things is wrong in one way."""
+
+
+def _note(found: Mistakes, path: str, text: str) -> None:
+    if len(found) < MOST_NOTED:
+        found.append((path, text))
+
+
+def _check_enum(
+    value: Any, words: list[Any], path: str, found: Mistakes, spent: Effort
+) -> None:
+    spent.spend(len(words) // _COMPARED)
+    if value not in words:
+        listed = _short(", ".join(words[:MOST_NOTED]))
+        _note(found, path, f"{shown(value)} is not one of {listed}")
+
+
+_COMPARED: Final = 32
+"""Words of a list that are compared in the time of one step."""
+
+
+def _check_members(
+    value: Any, schema: Any, path: str, found: Mistakes, spent: Effort
+) -> None:
     known = schema.get("properties", {})
     rest = schema.get("additionalProperties", True)
-    for name in schema.get("required", ()):
+    required = schema.get("required", ())
+    spent.spend(len(required) // _COMPARED)
+    for name in required:
         if name not in value:
-            found.append((path, f"{shown(name)} is missing"))
+            spent.spend()
+            _note(found, path, f"{shown(name)} is missing")
     if not known and rest is True:
         return
     for name, inner in value.items():
         if name in known:
-            _check_plain(inner, known[name], f"{path}.{name}", found)
+            _check_plain(inner, known[name], f"{path}.{name}", found, spent)
         elif rest is False:
-            found.append((path, f"{shown(name)} is not allowed here"))
+            spent.spend()
+            _note(found, path, f"{shown(name)} is not allowed here")
         else:
-            _check_plain(inner, rest, f"{path}.{name}", found)
+            _check_plain(inner, rest, f"{path}.{name}", found, spent)
 
 
-def _check_choices(value: Any, choices: list[Any], path: str, found: Mistakes) -> None:
+def _check_choices(
+    value: Any, choices: list[Any], path: str, found: Mistakes, spent: Effort
+) -> None:
     closest: Mistakes | None = None
     for schema in choices:
         mistakes: Mistakes = []
-        _check_plain(value, schema, path, mistakes)
+        _check_plain(value, schema, path, mistakes, spent)
         if not mistakes:
             return
         # The alternative that goes wrong deepest is the one that was meant.
@@ -190,22 +235,9 @@ def _check_choices(value: Any, choices: list[Any], path: str, found: Mistakes) -
             closest = mistakes
     assert closest is not None
     if closest[0][0] == path:
-        found.append((path, f"{shown(value)} is none of what is allowed here"))
+        _note(found, path, f"{shown(value)} is none of what is allowed here")
     else:
         found.extend(closest)
-
-
-# As many declared types as a busy server has in use; each is a few kilobytes.
-@lru_cache(maxsize=1024)
-def _validator(schema: bytes) -> Any:
-    from jsonschema.validators import Draft202012Validator, validator_for
-    from referencing.jsonschema import EMPTY_REGISTRY
-
-    read = msgspec.json.decode(schema)
-    kind = validator_for(read, default=Draft202012Validator)
-    kind.check_schema(read)
-    # The default registry would fetch what a reference names from the network.
-    return kind(read, registry=EMPTY_REGISTRY)
 
 
 def _short(text: str) -> str:
@@ -216,20 +248,33 @@ def _short(text: str) -> str:
 _MESSAGE_SHOWN: Final = 300
 
 
-def _check_fully(value: Any, schema: Any) -> Iterator[tuple[str, str]]:
+def _check_fully(value: Any, schema: Any, spent: Effort) -> Mistakes:
     from jsonschema.exceptions import SchemaError
     from referencing.exceptions import Unresolvable
 
+    from heddle.spec.full_schemas import validator
+
+    spent.spend(SETTING_OUT)
     try:
-        for error in _validator(msgspec.json.encode(schema)).iter_errors(value):
-            path = "$" + "".join(
-                f"[{step}]" if isinstance(step, int) else f".{step}"
-                for step in error.absolute_path
-            )
-            yield path, _short(error.message)
+        with spending(spent):
+            errors = validator(msgspec.json.encode(schema)).iter_errors(value)
+            return [_told(error) for error in islice(errors, MOST_NOTED)]
     except SchemaError as error:
-        yield "$", f"the schema itself is not valid: {_short(error.message)}"
+        return [("$", f"the schema itself is not valid: {_short(error.message)}")]
     except Unresolvable as error:
-        yield "$", f"the schema refers to {shown(error.ref)}, which is not in it"
+        return [("$", f"the schema refers to {shown(error.ref)}, which is not in it")]
+    except PatternInvalid as error:
+        return [("$", f"the schema itself is not valid: {_short(error.what)}")]
     except RecursionError:
-        yield "$", "the value is nested too deeply to be checked"
+        return [("$", "the value is nested too deeply to be checked")]
+
+
+def _told(error: Any) -> tuple[str, str]:
+    path = "$" + "".join(
+        f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.absolute_path
+    )
+    return path, _short(error.message)
+
+
+SETTING_OUT: Final = 100
+"""Steps that it costs to begin, however little there is to check."""

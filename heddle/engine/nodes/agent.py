@@ -35,7 +35,7 @@ def agent(node: GraphNode, graph: Graph) -> Waiting:
         shown = {key: value for key, value in given.items() if not key.startswith(RESERVED)}
         messages = [Message("user", msgspec.json.encode(shown).decode())]
         if component.system_prompt:
-            system = fill(component.system_prompt, given, context)
+            system = await fill(component.system_prompt, given, context)
             messages.insert(0, Message("system", system))
         ids: set[str] = set()
         gate = context.run.gate
@@ -61,7 +61,7 @@ def agent(node: GraphNode, graph: Graph) -> Waiting:
                         await gate.round_after(context, number, names)
                     continue
                 try:
-                    return Result(answers.read(response.content))
+                    return Result(await answers.read(response.content))
                 except OutputMismatch as error:
                     if repaired or number == MAX_ROUNDS:
                         raise
@@ -89,10 +89,12 @@ class _Answers:
         self._text = single_text(outputs) if outputs else AGENT_RESULT
         self.schema: dict[str, Any] | None = None if self._text else output_schema(outputs)
 
-    def read(self, text: str) -> State:
+    async def read(self, text: str) -> State:
         """Raises `OutputMismatch` for an answer that is not of the schema."""
         if not self._text:
-            return read_structured(self._outputs, text)
+            from heddle.engine.long_work import bounded
+
+            return await bounded(lambda: read_structured(self._outputs, text))
         output: State = {self._text: text}
         if self._text == AGENT_RESULT:
             output.update(

@@ -20,20 +20,26 @@ def llm(node: GraphNode, graph: Graph) -> Waiting:
     schema = None if text_output else output_schema(outputs)
 
     async def execute(given: State, context: NodeContext) -> Result:
-        prompt = fill(component.prompt_template, given, context)
+        prompt = await fill(component.prompt_template, given, context)
         response = await call_model(
             context, component.llm_config, (Message("user", prompt),), schema=schema
         )
         if text_output:
             return Result({text_output: response.content})
-        return Result(read_structured(outputs, response.content))
+        from heddle.engine.long_work import bounded
+
+        return Result(await bounded(lambda: read_structured(outputs, response.content)))
 
     return Waiting(execute)
 
 
-def fill(template: str, given: State, context: NodeContext) -> str:
+async def fill(template: str, given: State, context: NodeContext) -> str:
     """Fill in the state's values; an unknown placeholder stays, with a warning."""
-    text, unknown = render(template, given)
+    if "{{" not in template:
+        return template
+    from heddle.engine.long_work import bounded
+
+    text, unknown = await bounded(lambda: render(template, given))
     for name in unknown:
         context.warn_once(
             f"node {context.name!r}: placeholder {{{{{name}}}}} has no value in the "

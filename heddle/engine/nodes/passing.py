@@ -31,7 +31,7 @@ def start(node: GraphNode, graph: Graph) -> Pure:
             filled.setdefault(title, default)
         return Result(filled)
 
-    return Pure(step)
+    return Pure(step, checks=bool(graph.inputs))
 
 
 def end(node: GraphNode, graph: Graph) -> Pure:
@@ -45,7 +45,7 @@ def end(node: GraphNode, graph: Graph) -> Pure:
             declared_outputs(_with_defaults(declared, graph), given, of="the flow")
         )
 
-    return Pure(step)
+    return Pure(step, checks=bool(declared))
 
 
 def _with_defaults(declared: Properties, graph: Graph) -> Properties:

@@ -31,7 +31,10 @@ def tool(node: GraphNode, graph: Graph) -> Waiting:
             found = await tools.run(
                 name, arguments, workspace=workspace, run_key=context.run
             )
-        return Result(shape_output(node.shape.outputs, found, of=f"tool {name!r}"))
+        from heddle.engine.long_work import bounded
+
+        of = f"tool {name!r}"
+        return Result(await bounded(lambda: shape_output(node.shape.outputs, found, of=of)))
 
     return Waiting(execute)
 

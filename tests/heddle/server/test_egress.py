@@ -119,6 +119,33 @@ def test_a_submitted_flow_asks_for_nothing_of_the_operator_s(
         Checker(Reach(())).check(submitted(**config))
 
 
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        ({"pattern": "(?=x)"}, "bounded time"),
+        ({"type": "object", "patternProperties": {"(?!x)": True}}, "bounded time"),
+        ({"type": "array", "items": {"anyOf": [{"pattern": r"(a)\1"}]}}, "bounded time"),
+        ({"pattern": "x" * 1025}, "at most 1024 characters"),
+        ({"anyOf": [{"pattern": f"x{n}"} for n in range(257)]}, "at most 256 patterns"),
+    ],
+)
+def test_a_submitted_flow_has_no_pattern_that_could_take_for_ever(
+    schema: dict[str, Any], words: str
+) -> None:
+    made = flow([start(inputs=[prop("x", None, **schema)]), end()], ["start", "end"])
+    prepared = prepare(document(made), name="flow")
+    strange = Submitted(prepared.name, prepared.plan, prepared.warnings)
+    with pytest.raises(SubmissionRefused, match=words):
+        Checker(Reach(())).check(strange)
+
+
+def test_values_that_look_like_patterns_are_none() -> None:
+    schema = {"enum": ["a"], "default": "a", "examples": [{"pattern": "(?=x)"}]}
+    made = flow([start(inputs=[prop("x", **schema)]), end()], ["start", "end"])
+    prepared = prepare(document(made), name="flow")
+    Checker(Reach(())).check(Submitted(prepared.name, prepared.plan, ()))
+
+
 def test_a_well_behaved_flow_is_looked_through_once() -> None:
     checker = Checker(Reach(()))
     flow_ = submitted(url="http://model.example/v1", api_key="written")

@@ -1,0 +1,82 @@
+"""How much work looking at a value may be: counted in steps, so that it can be bounded.
+
+    with spending(Effort(20_000)):
+        check(value, schema)        raises EffortExceeded after so many steps
+
+A schema of a few lines can ask for more than a machine can do: references that double, long
+lists held against long lists. Whoever follows schemas spends a step for each place that is
+looked at (`effort`), and whoever has others waiting says beforehand how many there are.
+"""
+
+from contextvars import ContextVar, Token
+from types import TracebackType
+from typing import Final
+
+from plugins_host import Fault
+
+MOST: Final = 10_000_000
+"""Steps that one value may cost where nobody has set a bound: some ten seconds. A list of
+a million objects of a few fields fits."""
+
+
+class EffortExceeded(Fault):
+    """Holding values against schemas takes too long."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "holding this against its types takes too long",
+            fix="Make the types simpler (fewer alternatives and references), or the value "
+            "smaller.",
+        )
+
+
+class Effort:
+    """So many steps; ``left`` are left of them."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, steps: int = MOST) -> None:
+        self.left = steps
+
+    def spend(self, steps: int = 1) -> None:
+        """Use up steps.
+
+        Raises:
+            EffortExceeded: There are none left.
+        """
+        self.left -= steps
+        if self.left < 0:
+            raise EffortExceeded
+
+    def stop(self) -> None:
+        """Let whoever spends of it, in another thread, come to an end."""
+        self.left = -1
+
+
+class spending:  # noqa: N801  read as a verb, like contextlib's
+    """Within a ``with`` of this, there is so much to spend."""
+
+    __slots__ = ("_effort", "_token")
+
+    def __init__(self, effort: Effort) -> None:
+        self._effort = effort
+
+    def __enter__(self) -> Effort:
+        self._token: Token[Effort | None] = _CURRENT.set(self._effort)
+        return self._effort
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        _CURRENT.reset(self._token)
+
+
+_CURRENT: Final[ContextVar[Effort | None]] = ContextVar("effort", default=None)
+
+
+def effort() -> Effort:
+    """What there is to spend of here."""
+    return _CURRENT.get() or Effort()
