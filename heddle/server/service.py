@@ -1,7 +1,7 @@
 """What the routes and sockets of a server have in common: runs, flows, settings."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import trio

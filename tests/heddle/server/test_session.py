@@ -18,7 +18,7 @@ from trio.testing import (
 from trio_websocket import ConnectionClosed, WebSocketConnection, wrap_client_stream
 
 from heddle.server import socket
-from heddle.server.runs import Runs
+from heddle.server.runs import RunHandle, Runs
 from heddle.server.settings import Settings
 from tests.heddle.server.serving import HANDSHAKE
 from tests.heddle.server.works import PREPARED, Scripted, hang
@@ -50,15 +50,20 @@ async def served(
     """A socket whose runs wait for ever; the client is bytes."""
     client, stream = pair()
     async with Runs(Scripted(hang)) as runs, trio.open_nursery() as nursery:
+
+        async def read_fields(_: Any) -> None:
+            return None
+
+        async def start(_: Any, *, stream: bool, detached: bool) -> RunHandle:
+            return runs.start(PREPARED, {}, stream=stream, detached=detached, flow="f")
+
         service: Any = SimpleNamespace(
             settings=Settings(auth_token=token),
             runs=runs,
             conceal=str,
             draining=trio.Event(),
-            read_fields=lambda _: None,
-            start=lambda _, stream, detached: runs.start(
-                PREPARED, {}, stream=stream, detached=detached, flow="f"
-            ),
+            read_fields=read_fields,
+            start=start,
         )
         found = Served(client, runs)
 
