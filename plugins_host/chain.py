@@ -57,6 +57,14 @@ CONSENT: Final[Mapping[Half, str]] = {Half.BEFORE: "proceed", Half.AFTER: "pass"
 """The word with which a half lets things be."""
 
 
+CHECKED: Final = frozenset({(Seam.TOOL_CALL, Half.BEFORE)})
+"""Where heddle checks what a policy made of the input before the next one sees it.
+
+A frame for several says so, and its runtime stops behind a modify: heddle asks the rest in
+another frame. What is checked against is heddle's to know: the inputs that a tool declares.
+"""
+
+
 class Asker(Protocol):
     """Who answers for a plugin: a process of its own, or handlers in heddle's."""
 
@@ -434,9 +442,7 @@ async def _ask_all(
                     if said is not answers[-1]:
                         raise walk.failure(link, _WALKED_ON)
                     return settled
-            # A retry that is refused here has ended the walk there: go on with the
-            # rest. Nothing else ends it early.
-            if len(answers) < len(asked) and not isinstance(verdict, Retry):
+            if len(answers) < len(asked) and not walk.goes_on_after(verdict):
                 raise walk.failure(links[done], _LEFT_OUT)
     return unsettled(walk)
 
@@ -464,11 +470,14 @@ def _stretch(links: tuple[Link, ...], seam: Seam, half: Half) -> _Stretch:
         )
         for name, each in zip(names, asks, strict=True)
     )
+    head = b'{"seam":"%b","half":"%b",' % place
+    if (seam, half) in CHECKED:
+        head += b'"checked":true,'
     together = tuple(
         _Question(
             CONSULT,
             names[index:],
-            b'{"seam":"%b","half":"%b","ask":[%b]' % (*place, b",".join(asks[index:])),
+            b'%b"ask":[%b]' % (head, b",".join(asks[index:])),
             frozenset(_consented(names[index:], text) for text in CONSENTS[half]),
         )
         for index in range(len(links) - 1)
@@ -567,6 +576,16 @@ class _Walk(Struct, eq=False):
             return read_verdict(answer, self.seam, self.half, where="")
         except VerdictError as error:
             raise self.failure(link, error) from error
+
+    def goes_on_after(self, verdict: Verdict | None) -> bool:
+        """Whether a frame for several may stop here, and the rest be asked in another.
+
+        At a retry that is refused, which ended the walk over there; and behind a modify
+        that is checked before anybody else sees it. Nothing else ends a walk early.
+        """
+        if isinstance(verdict, Modify):
+            return (self.seam, self.half) in CHECKED
+        return isinstance(verdict, Retry)
 
     def modify(self, link: Link, change: Payload) -> None:
         """Go on with what the link made of the input."""

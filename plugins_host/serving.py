@@ -79,6 +79,7 @@ class _Params(Question, frozen=True, rename="camel"):
 
     half: str = ""
     ask: Raw = Raw()
+    checked: bool = False
     call: Id = None
 
 
@@ -511,6 +512,7 @@ class Server:
         to its copy changes nobody else's. A verdict that does not count here ends it too:
         heddle refuses it, and nobody is asked after a fault. Each has the budget of silence
         that it would have alone: heddle is told where the walk is when that took a while.
+        Where heddle checks a modified input, it asks those that are left by itself.
         """
         params = call.params
         half = params.half
@@ -566,7 +568,7 @@ class Server:
             action = verdict.get("action")
             if action == consent["action"]:
                 continue
-            if action != "modify" or not plan.takes_modify:
+            if action != "modify" or not plan.takes_modify or params.checked:
                 break
             if not isinstance(verdict.get("input"), Mapping):
                 break

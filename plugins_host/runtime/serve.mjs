@@ -362,28 +362,29 @@ class Consultation {
 
   /** Takes what a handler answered; whether the next one is to be asked. */
   take(componentType, answer) {
-    let verdict;
     let encoded;
     try {
-      verdict = isObject(answer) ? answer : this.refuse(componentType, answer);
-      encoded = isBare(verdict, this.consent) ? this.consented : JSON.stringify(verdict);
+      const verdict = isObject(answer) ? answer : read(answer, `${componentType} ${this.place}`, A_VERDICT);
+      encoded = isBare(verdict, this.consent)
+        ? this.consented
+        : (JSON.stringify(verdict) ?? 'null');
     } catch (error) {
       this.failed(componentType, error);
       return false;
     }
     this.verdicts.push(`{"componentType":${quoted(componentType)},"verdict":${encoded}}`);
     if (this.call.cancels.length > 0) return false;
-    if (encoded === this.consented || verdict.action === this.consent) return true;
-    const goesOn = verdict.action === 'modify' && (this.admits ?? NOTHING_KNOWN).includes('modify');
-    if (!goesOn) return false;
-    if (!isObject(verdict.input)) return false;
-    const changed = JSON.parse(encoded).input;
-    this.input = this.params.seam === 'modelCall' ? edited(this.input, changed) : changed;
+    if (encoded === this.consented) return true;
+    // What counts is what heddle reads: toJSON or an undefined may have made it another.
+    const verdict = JSON.parse(encoded);
+    if (verdict?.action === this.consent) return true;
+    if (verdict?.action !== 'modify' || !isObject(verdict.input)) return false;
+    if (!(this.admits ?? NOTHING_KNOWN).includes('modify')) return false;
+    // Where heddle checks a modified input, it asks those that are left by itself.
+    if (this.params.checked === true) return false;
+    const { input } = verdict;
+    this.input = this.params.seam === 'modelCall' ? edited(this.input, input) : input;
     return this.input !== undefined;
-  }
-
-  refuse(componentType, answer) {
-    return read(answer, `${componentType} ${this.place}`, A_VERDICT);
   }
 
   failed(componentType, error) {

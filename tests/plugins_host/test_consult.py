@@ -173,8 +173,16 @@ async def outcome_of(asker: Any, case: Case) -> tuple[Any, ...]:
     ]
     chain = Chain(links)
     services, warnings = RecordedServices(), list[str]()
-    asking = Asking(services, warnings.append, case.attempt, 3, 30, case.retry_refused)
     tool = case.seam is Seam.TOOL_CALL
+    asking = Asking(
+        services,
+        warnings.append,
+        case.attempt,
+        3,
+        30,
+        case.retry_refused,
+        (lambda given: "there is no 'x'" if "x" in given else None) if tool else None,
+    )
     subject = (
         ToolSubject("n", "AgentNode", "t", "c") if tool else NodeSubject("n", "LlmNode")
     )
@@ -188,7 +196,7 @@ async def outcome_of(asker: Any, case: Case) -> tuple[Any, ...]:
             shown = error if case.failed else Succeeded(Payload.of({"r": 1}))
             settled = await chain.after(case.seam, subject, shown, asking, given=given)
     except MiddlewareFailure as failure:
-        return ("failure", str(failure), warnings)
+        return ("failure", str(failure), warnings, services.events)
     match settled:
         case Proceeded(input=payload) | Replaced(value=payload):
             seen: tuple[Any, ...] = (type(settled).__name__, payload.value)
@@ -244,6 +252,27 @@ def test_one_frame_for_several_comes_to_what_one_by_one_comes_to(
                 assert together == alone, case
 
     trio.run(compare)
+
+
+@pytest.mark.parametrize("language", ["py", pytest.param("js", marks=needs_node)])
+async def test_nobody_sees_arguments_that_the_tool_does_not_take(
+    language: str, tmp_path: Path
+) -> None:
+    proceed = {"action": "proceed"}
+    says = ("trace", {"action": "modify", "input": {"x": 1}}, proceed, proceed)
+    case = Case(Seam.TOOL_CALL, Half.BEFORE, says, 1, None, failed=False)
+
+    async with Fleet([program(tmp_path, language)], log=lambda _: None) as fleet:
+        await fleet["p"].start()
+        kind, message, _, events = await outcome_of(fleet["p"], case)
+
+    assert kind == "failure"
+    assert "'P1'" in message
+    assert "there is no 'x'" in message
+    assert [(who, data["saw"]) for _, who, _, data in events] == [
+        ("P0", {"a": "ü"}),
+        ("P1", {"a": "ü", "trace": 1}),
+    ]
 
 
 async def slow_walk(plugin: PluginProcess, seconds: Sequence[float]) -> None:

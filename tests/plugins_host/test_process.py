@@ -15,7 +15,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from plugins_host import channel as channel_module
-from plugins_host.channel import MAX_LOG_LINE, PluginLine
+from plugins_host.channel import MAX_LOG_LINE, PluginLine, _Lines
 from plugins_host.child import SpawnError
 from plugins_host.conversation import ModelResponse
 from plugins_host.frames import Refusal
@@ -571,6 +571,19 @@ async def test_a_long_line_on_stderr_is_cut_and_its_end_quoted(
     assert [len(line.text) for line in lines] == [MAX_LOG_LINE + 1, len("next")]
     assert str(error).endswith("the end\r\n\nnext")
     assert len(str(error)) < 5000
+
+
+def test_no_more_is_kept_of_an_endless_line_than_is_shown() -> None:
+    lines = _Lines(10)
+
+    for _ in range(100):
+        assert lines.feed(b"x" * 1000) == []
+        assert len(lines._open) <= 11
+
+    assert lines.feed(b"x\nshort\n") == ["x" * 10 + "…", "short"]
+    assert lines.feed(b"y" * 12) == []
+    assert lines.end() == ["y" * 10 + "…"]
+    assert lines.end() == []
 
 
 async def test_a_process_that_closes_its_stdout_has_a_second_to_end(

@@ -197,6 +197,105 @@ def test_a_signal_first_looked_at_when_it_is_over_says_so(start: Start) -> None:
     assert plugin.receive() == {"id": cancel, "result": {}}
 
 
+def test_what_is_open_when_a_call_is_cancelled_fails_and_nobody_else_is_asked(
+    start: Start,
+) -> None:
+    plugin = start(
+        """
+        const waits = async (event, ctx) => {
+          await ctx.runTool('t', {}).catch((error) => ctx.log('info', error.name));
+          return { action: 'proceed' };
+        };
+        const tells = (event, ctx) => {
+          ctx.log('info', 'asked');
+          return { action: 'proceed' };
+        };
+        serve({ W: { toolCall: { before: waits } }, T: { toolCall: { before: tells } } });
+        """
+    )
+    call = plugin.start("consult", consult("toolCall", "before", "W", "T", "T", input={}))
+    reverse = plugin.receive()
+    assert reverse["method"] == "runTool"
+
+    cancel = plugin.start("cancel", {"call": call})
+
+    assert plugin.receive()["params"]["message"] == "AbortError"
+    assert plugin.receive() == {"id": cancel, "result": {"at": "W"}}
+    plugin.send({"id": reverse["id"], "result": {}})
+    assert plugin.ask("cancel", {"call": call}) == {}
+
+
+# --- what a handler keeps and returns ---------------------------------------------------
+
+
+def test_each_is_shown_copies_that_go_as_deep_as_the_data(start: Start) -> None:
+    plugin = start(
+        """
+        const spoils = (event, ctx) => {
+          event.subject.toolName = 'spoilt';
+          event.input.deep.push('spoilt');
+          event.outcome.value.deep.push('spoilt');
+          ctx.component.deep = 'spoilt';
+          return { action: 'pass' };
+        };
+        const sees = ({ subject, input, outcome }) => ({
+          action: 'replace',
+          value: { tool: subject.toolName, input, outcome },
+        });
+        const twice = ({ input, outcome }, ctx) => {
+          input.deep.push('mine');
+          return sees({ subject: {}, input, outcome });
+        };
+        const at = (after) => ({ toolCall: { after } });
+        serve({ Spoils: at(spoils), Sees: at(sees), Own: at(twice) });
+        """
+    )
+    shown: dict[str, Any] = {
+        "input": {"deep": [1]},
+        "outcome": {"ok": True, "value": {"deep": [2]}},
+    }
+
+    def last_of(*names: str) -> Any:
+        asked = consult("toolCall", "after", *names, **shown)
+        return plugin.ask("consult", asked)["verdicts"][-1]["verdict"]["value"]
+
+    assert last_of("Spoils", "Spoils", "Sees") == {"tool": "shell", **shown}
+    assert last_of("Spoils", "Own")["input"] == {"deep": [1, "mine"]}
+
+
+@pytest.mark.parametrize(
+    ("returned", "sent", "goes_on"),
+    [
+        ("{ action: 'proceed', input: undefined }", {"action": "proceed"}, True),
+        ("{ action: 'proceed', note: 1 }", {"action": "proceed", "note": 1}, True),
+        ("{ action: 'modify', input: undefined }", {"action": "modify"}, False),
+        ("{ action: undefined }", {}, False),
+        ("{ action: 'reject', reason: undefined }", {"action": "reject"}, False),
+        (
+            "{ action: 'proceed', toJSON: () => ({ action: 'no' }) }",
+            {"action": "no"},
+            False,
+        ),
+        ("new (class { action = 'proceed'; })()", {"action": "proceed"}, True),
+        ("Object.create({ action: 'proceed' })", {}, False),
+    ],
+)
+def test_a_verdict_is_what_is_left_of_it_as_json(
+    start: Start, returned: str, sent: dict[str, Any], goes_on: bool
+) -> None:
+    plugin = start(
+        f"""
+        const before = () => ({returned});
+        serve({{ P: {{ toolCall: {{ before }} }} }});
+        """
+    )
+
+    verdicts = plugin.ask("consult", consult("toolCall", "before", "P", "P", input={}))
+
+    assert [each["verdict"] for each in verdicts["verdicts"]] == [sent] * (1 + goes_on)
+    assert plugin.ask("before", asked()) == sent
+
+
 def test_what_a_reverse_call_cannot_carry_is_an_error_of_its_own(start: Start) -> None:
     plugin = start(
         serving(

@@ -302,6 +302,27 @@ def test_a_plain_handler_at_work_is_heard_while_it_works(start: Start) -> None:
     assert plugin.ask("cancel", {"call": call}) == {}
 
 
+@pytest.mark.parametrize("verdict", ["proceed()", "modify({'a': 1})"])
+def test_nobody_is_asked_after_a_cancellation_in_one_frame_for_several(
+    start: Start, verdict: str
+) -> None:
+    plugin = start(
+        "def waits(event, ctx):\n"
+        "    ctx.log('info', 'waits')\n"
+        "    while not ctx.signal.cancelled:\n"
+        "        pass\n"
+        f"    return {verdict}\n"
+        "def tells(event, ctx):\n"
+        "    ctx.log('info', 'asked')\n"
+        "    return proceed()\n"
+        "serve({'W': {'toolCall': {'before': waits}}, 'T': {'toolCall': {'before': tells}}})"
+    )
+    call = plugin.start("consult", consult("toolCall", "before", "W", "T", "T", input={}))
+    assert plugin.receive()["params"]["message"] == "waits"
+
+    assert plugin.ask("cancel", {"call": call}) == {"at": "W"}
+
+
 def test_a_plain_handler_sees_its_own_cancellation_and_no_other(start: Start) -> None:
     plugin = start(
         "import time\n"
