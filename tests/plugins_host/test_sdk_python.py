@@ -315,7 +315,8 @@ def test_nobody_is_asked_after_a_cancellation_in_one_frame_for_several(
         "def tells(event, ctx):\n"
         "    ctx.log('info', 'asked')\n"
         "    return proceed()\n"
-        "serve({'W': {'toolCall': {'before': waits}}, 'T': {'toolCall': {'before': tells}}})"
+        "at = lambda before: {'toolCall': {'before': before}}\n"
+        "serve({'W': at(waits), 'T': at(tells)})"
     )
     call = plugin.start("consult", consult("toolCall", "before", "W", "T", "T", input={}))
     assert plugin.receive()["params"]["message"] == "waits"
