@@ -64,10 +64,13 @@ if TYPE_CHECKING:
         InProcessPlugin,
     )
     from plugins_host.loading import (
+        BroughtPlugin,
         InProcess,
         LoadedPlugins,
         OutOfProcess,
         Plugin,
+        PluginRefused,
+        load_brought,
         load_plugins,
     )
     from plugins_host.manifest import (
@@ -186,6 +189,9 @@ _HOMES: Final = {
     ),
     "inprocess": ("InProcessPlugin",),
     "loading": (
+        "BroughtPlugin",
+        "PluginRefused",
+        "load_brought",
         "InProcess",
         "LoadedPlugins",
         "OutOfProcess",
@@ -269,6 +275,7 @@ __all__ = [
     "Asker",
     "Asking",
     "BeforeOutcome",
+    "BroughtPlugin",
     "CallServices",
     "Called",
     "Chain",
@@ -318,6 +325,7 @@ __all__ = [
     "PluginOverdue",
     "PluginProcess",
     "PluginProgram",
+    "PluginRefused",
     "Proceeded",
     "ProtocolBroken",
     "ProviderComponent",
@@ -339,6 +347,7 @@ __all__ = [
     "check_plugin",
     "chosen_environment",
     "encode_all",
+    "load_brought",
     "load_plugins",
     "nearest",
     "not_json",

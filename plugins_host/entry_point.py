@@ -141,9 +141,21 @@ def _run(program: Path, search: str | None, where: str) -> tuple[str, ...]:
     script = program.suffix == ".py" or program.suffix in _JAVASCRIPT
     if os.access(real, os.X_OK) and (not script or _has_shebang(real)):
         return (str(real),)
-    if program.suffix == ".py":
-        return (sys.executable, str(real))
-    return (_node(search, program.name, where), "--import", RUNTIME.as_uri(), str(real))
+    return script_command(real, search=search, where=where)
+
+
+def script_command(
+    script: Path, *, search: str | None = None, where: str = ""
+) -> tuple[str, ...]:
+    """What runs a plugin that is a script in Python or JavaScript, which need not be there.
+
+    Raises:
+        ProgramMissing: There is nothing to run it by.
+    """
+    if script.suffix == ".py":
+        return (sys.executable, str(script))
+    node = _node(search, script.name, where)
+    return (node, "--import", RUNTIME.as_uri(), str(script))
 
 
 def _has_shebang(program: Path) -> bool:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from plugins_host.entry_point import find_entry_point
+from plugins_host.entry_point import find_entry_point, script_command
 from plugins_host.faults import Fault
 from plugins_host.handlers import HandlerMissing, HandlerTable
 from plugins_host.input_formats import PluginFormat, read_formats
@@ -141,6 +141,67 @@ def load_plugins(
     )
 
 
+class BroughtPlugin(Struct, frozen=True):
+    """A plugin that somebody brings for one run: not installed, and not there yet.
+
+    Attributes:
+        source: What errors call it.
+        manifest: As decoded from JSON.
+        script: Where its one source file will be, ``.py`` or ``.mjs``.
+    """
+
+    source: str
+    manifest: object
+    script: Path
+
+
+def load_brought(
+    brought: Sequence[BroughtPlugin],
+    *,
+    builtin_types: Collection[str] = (),
+    granted: Collection[Capability] = ALL_CAPABILITIES,
+) -> LoadedPlugins:
+    """Check plugins that come with a run. Starts no process and needs no file.
+
+    Each is given a process of its own with nothing in its environment.
+
+    Raises:
+        Fault: As `load_plugins`.
+    """
+    plugins = tuple(_load_brought(each, builtin_types, granted) for each in brought)
+    _refuse_duplicates(plugins)
+    return LoadedPlugins(
+        plugins,
+        warnings=tuple(
+            f"{plugin.source}: {warning}"
+            for plugin in plugins
+            for warning in plugin.manifest.warnings
+        ),
+    )
+
+
+def _load_brought(
+    brought: BroughtPlugin,
+    builtin_types: Collection[str],
+    granted: Collection[Capability],
+) -> Plugin:
+    folder = brought.script.parent
+    manifest = check_manifest(
+        brought.manifest, file=brought.source, folder=folder, builtin_types=builtin_types
+    )
+    _check_capabilities(manifest, brought.source, granted)
+    program = None
+    if manifest.needs_program:
+        program = PluginProgram(
+            manifest.name,
+            script_command(brought.script, where=brought.source),
+            str(folder),
+            chosen_environment({}, submitted=True),
+            frozenset(each.value for each in manifest.capabilities),
+        )
+    return Plugin(brought.source, manifest, OutOfProcess(program))
+
+
 class _Home(Struct, frozen=True):
     """What all plugin processes have in common."""
 
@@ -162,6 +223,13 @@ def _load(
         home = OutOfProcess(_program(manifest, path, process))
     else:
         manifest, home, formats = _import_plugin(source, builtin_types)
+    _check_capabilities(manifest, source, granted)
+    return Plugin(source, manifest, home, formats)
+
+
+def _check_capabilities(
+    manifest: Manifest, source: str, granted: Collection[Capability]
+) -> None:
     for capability in manifest.capabilities:
         if capability not in granted:
             raise PluginRefused(
@@ -169,7 +237,6 @@ def _load(
                 where=f"{source} (plugin {manifest.name!r}) $.capabilities",
                 fix="Grant it, or install a plugin that does without.",
             )
-    return Plugin(source, manifest, home, formats)
 
 
 def _program(manifest: Manifest, path: Path, process: _Home) -> PluginProgram | None:

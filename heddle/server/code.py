@@ -11,16 +11,17 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, Literal, TypeVar, get_args
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, structs
 
 from heddle.server.code_rules import NO_CODE, check_manifest_rules
 from heddle.server.failures import SubmissionRefused
 from heddle.server.http import Refusal
+from heddle.server.pattern_rules import refuse_patterns
 from plugins_host import one_of
 
 MAX_TOOLS: Final = 64
@@ -32,6 +33,9 @@ MAX_SOURCE: Final = 1024 * 1024
 MAX_CODE: Final = 4 * 1024 * 1024
 """Bytes of one source and of all of a request. A run keeps them on the disk while it goes
 on, so that the most runs at once times this is what it takes."""
+
+MAX_MANIFEST: Final = 256 * 1024
+"""Bytes of one manifest, written as JSON. Its schemas are checked before anything runs."""
 
 NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
@@ -104,15 +108,13 @@ def read_code(
     given = dict(found)
     code = Code(
         _shaped("tools", given.get("tools", []), SubmittedTool, MAX_TOOLS),
-        _shaped("plugins", given.get("plugins", []), SubmittedPlugin, MAX_PLUGINS),
+        tuple(
+            _with_manifests(
+                _shaped("plugins", given.get("plugins", []), SubmittedPlugin, MAX_PLUGINS)
+            )
+        ),
     )
     _check_sizes(code)
-    if code.plugins:
-        raise SubmissionRefused(
-            "this version does not run plugins that come with a request",
-            where=f"plugin {code.plugins[0].name!r}",
-            fix="Send tools, or ask whoever runs the server to install it.",
-        )
     for tool in code.tools:
         if tool.name in taken:
             raise SubmissionRefused(
@@ -121,6 +123,9 @@ def read_code(
                 fix="Give yours another name.",
             )
         command_of(tool.interpreter)
+    seen: set[str] = set()
+    for plugin in code.plugins:
+        refuse_patterns(plugin.manifest, seen, where=f"plugin {plugin.name!r}")
     return code
 
 
@@ -190,6 +195,21 @@ def _shaped(
             raise Refusal(400, f"{place}.name: there are two of the name {read.name!r}")
         found[read.name] = read
     return tuple(found.values())
+
+
+def _with_manifests(plugins: Sequence[SubmittedPlugin]) -> Iterator[SubmittedPlugin]:
+    """Those whose manifests came as text with them decoded."""
+    for index, plugin in enumerate(plugins):
+        manifest = _as_object(plugin.manifest)
+        if isinstance(plugin.manifest, str) and manifest is None:
+            raise Refusal(400, f"plugins[{index}].manifest is text that is not JSON")
+        if len(msgspec.json.encode(manifest)) > MAX_MANIFEST:
+            raise Refusal(
+                400,
+                f"plugins[{index}].manifest is longer than {MAX_MANIFEST} bytes",
+                fix="Make its schemas smaller.",
+            )
+        yield structs.replace(plugin, manifest=manifest)
 
 
 def _check_sizes(code: Code) -> None:

@@ -1,60 +1,145 @@
-"""Runs that bring code: beside an engine's own tools they have theirs, in their own folder.
+"""Runs that bring code: what is made of it, and the run around which it is there.
 
-folder, tools = lay_out(code, folders)                    nothing is written yet
-work = engine.bringing(tools, within=folder.work).new_run(…)
-InFolder(work, folder)                                    it is, while this is executed
+brought = bring(code, folders, installed)      tools and plugins; nothing is written
+work = CodeRun(engine, brought, prepared, …)   written, opened and removed around it
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from msgspec import Struct
+
+from heddle.events import Event
+from heddle.installation import NOTHING, Installed, installed_of, open_plugins
+from heddle.launch import Engine, Prepared
 from heddle.server.code import SUFFIXES, Code, command_of
 from heddle.server.code_folders import CodeFolders, RunFolder
+from heddle.server.failures import SubmissionRefused
 from heddle.server.runs import AtNode, Work
+from heddle.spec import COMPONENTS
 from heddle.tools import ToolProgram
+from plugins_host import BroughtPlugin, PluginLine, load_brought
 
 NO_ENVIRONMENT: Final[Mapping[str, str]] = {}
+PLUGIN_FILES: Final = {"js": "plugin.mjs", "py": "plugin.py"}
 
 
-class InFolder:
-    """A run whose folder is there while it is executed; a `Work`."""
+class Brought(Struct, frozen=True):
+    """What one run brings: its folder, not made yet, and what will be in it."""
 
-    def __init__(self, work: Work, folder: RunFolder) -> None:
-        self._work = work
-        self._folder = folder
-
-    @property
-    def at(self) -> AtNode | None:
-        """The node where it is."""
-        return self._work.at
-
-    @property
-    def executions(self) -> int:
-        """How many executions of nodes it has begun."""
-        return self._work.executions
-
-    async def execute(self, inputs: Mapping[str, Any], /) -> Mapping[str, Any]:
-        """Do it."""
-        async with self._folder.open():
-            return await self._work.execute(inputs)
+    folder: RunFolder
+    tools: Mapping[str, ToolProgram]
+    plugins: Installed = NOTHING
 
 
-def lay_out(code: Code, folders: CodeFolders) -> tuple[RunFolder, dict[str, ToolProgram]]:
-    """A run's folder, not made yet, and the tools that will be in it.
+def bring(code: Code, folders: CodeFolders, installed: Installed) -> Brought:
+    """What the engine makes of code. Nothing is written or started.
 
-    Each has a folder of its own: a program finds modules beside itself, and a tool called
-    ``json`` is not to be one of them.
+    Each tool and plugin has a folder of its own: a program finds modules beside itself,
+    and a tool called ``json`` is not to be one of them.
+
+    Raises:
+        Fault: A plugin can't be used, or not beside what is installed.
     """
     path = folders.reserve()
     files: dict[str, str] = {}
-    programs: dict[str, ToolProgram] = {}
+    tools: dict[str, ToolProgram] = {}
     for tool in code.tools:
         name = f"tools/{tool.name}/main{SUFFIXES[tool.interpreter]}"
         files[name] = tool.source
-        programs[tool.name] = ToolProgram(
+        tools[tool.name] = ToolProgram(
             tool.name,
             str(path / name),
             interpreter=command_of(tool.interpreter),
             environment=NO_ENVIRONMENT,
         )
-    return RunFolder(path, files), programs
+    scripts: list[BroughtPlugin] = []
+    for index, plugin in enumerate(code.plugins):
+        name = f"plugins/{plugin.name}/{PLUGIN_FILES[plugin.language]}"
+        files[name] = plugin.source
+        scripts.append(
+            BroughtPlugin(f"plugins[{index}].manifest", plugin.manifest, path / name)
+        )
+    folder = RunFolder(path, files)
+    return Brought(folder, tools, _plugins(scripts, installed))
+
+
+def _plugins(scripts: list[BroughtPlugin], installed: Installed) -> Installed:
+    if not scripts:
+        return NOTHING
+    loaded = load_brought(scripts, builtin_types=COMPONENTS)
+    theirs = () if installed.plugins is None else installed.plugins.plugins
+    taken = {each.name for each in theirs}
+    for each in loaded.plugins:
+        if each.name in taken:
+            raise SubmissionRefused(
+                f"a plugin called {each.name!r} is installed here",
+                where=f"{each.source} $.name",
+                fix="Give yours another name.",
+            )
+    return installed_of(loaded)
+
+
+def unheard(_line: PluginLine) -> None:
+    """What a submitted plugin prints is no business of the server's log: the end of it is
+    in the error, when it fails."""
+
+
+class CodeRun:
+    """A run whose code is there while it is executed; a `Work`.
+
+    Args:
+        engine: Whose run it is.
+        brought: What it brings.
+        prepared: The flow.
+        report: Called with each event.
+        stream: Whether the text of models is wanted as it comes.
+        patience: The budget of silence of a question to a plugin, in seconds.
+
+    Raises:
+        Fault: The flow can't be run.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        brought: Brought,
+        prepared: Prepared,
+        report: Callable[[Event], None],
+        *,
+        stream: bool,
+        patience: float,
+    ) -> None:
+        with_tools = engine.bringing(brought.tools, within=brought.folder.work)
+        with_tools.check(prepared)
+        self._engine = engine
+        self._brought = brought
+        self._prepared = prepared
+        self._report = report
+        self._stream = stream
+        self._patience = patience
+        self._work: Work | None = None
+
+    @property
+    def at(self) -> AtNode | None:
+        """The node where it is."""
+        return None if self._work is None else self._work.at
+
+    @property
+    def executions(self) -> int:
+        """How many executions of nodes it has begun."""
+        return 0 if self._work is None else self._work.executions
+
+    async def execute(self, inputs: Mapping[str, Any], /) -> Mapping[str, Any]:
+        """Do it."""
+        brought = self._brought
+        async with (
+            brought.folder.open(),
+            open_plugins(brought.plugins, log=unheard, patience=self._patience) as opened,
+        ):
+            engine = self._engine.bringing(
+                brought.tools, within=brought.folder.work, plugins=opened
+            )
+            work = engine.new_run(self._prepared, self._report, stream=self._stream)
+            self._work = work
+            return await work.execute(inputs)

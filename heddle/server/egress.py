@@ -16,9 +16,10 @@ from msgspec import Struct
 from heddle.engine.plan import Plan
 from heddle.launch import MAX_PLANS
 from heddle.server.failures import SubmissionRefused
+from heddle.server.pattern_rules import refuse_patterns
 from heddle.server.submissions import Submitted
 from heddle.services import ModelService
-from heddle.spec import Component, LlmConfig, OpenAiCompatibleConfig, Property, problem_with
+from heddle.spec import Component, LlmConfig, OpenAiCompatibleConfig, Property
 from heddle.spec.llms import Model
 from plugins_host.conversation import ModelRequest, ModelResponse
 
@@ -171,50 +172,6 @@ def check_patterns(prepared: Submitted) -> None:
         for each in structs_in(component):
             if isinstance(each, Property):
                 refuse_patterns(each.schema, seen, where=f"{where}, {each.title!r}")
-
-
-def refuse_patterns(schema: Any, seen: set[str], *, where: str) -> None:
-    """The same for one schema; ``seen`` are the patterns before it."""
-    for pattern in patterns_in(schema):
-        if pattern in seen:
-            continue
-        seen.add(pattern)
-        if len(seen) > MAX_PATTERNS or len(pattern) > MAX_PATTERN:
-            raise SubmissionRefused(
-                f"a submitted flow has at most {MAX_PATTERNS} patterns of at most "
-                f"{MAX_PATTERN} characters",
-                where=where,
-                fix="Use fewer and shorter ones.",
-            )
-        problem = problem_with(pattern)
-        if problem is not None:
-            raise SubmissionRefused(
-                problem,
-                where=where,
-                fix="Write it without looking ahead, looking behind and referring back.",
-            )
-
-
-MAX_PATTERNS: Final = 256
-MAX_PATTERN: Final = 1024
-"""Reading a pattern takes up to a millisecond, and one of them is one long step."""
-
-_VALUES: Final = frozenset(("const", "default", "enum", "examples"))
-
-
-def patterns_in(schema: Any) -> Iterator[str]:
-    """The regular expressions in a JSON Schema."""
-    waiting = [schema]
-    while waiting:
-        each = waiting.pop()
-        if isinstance(each, Mapping):
-            if isinstance(each.get("pattern"), str):
-                yield each["pattern"]
-            if isinstance(each.get("patternProperties"), Mapping):
-                yield from each["patternProperties"]
-            waiting += (inner for key, inner in each.items() if key not in _VALUES)
-        elif isinstance(each, (list, tuple)):
-            waiting += each
 
 
 def models_in(component: Any) -> Iterator[Component]:

@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from heddle.engine.faults import InputsRefused, RunTimedOut
+from heddle.installation import NotServedYet, TypeTaken
 from heddle.launch import ToolsMissing
 from heddle.server.endings import Conceal, RunCancelled, ShownError, Stop, shown
 from heddle.server.http import JSON, HeaderPairs, Refusal, Response, error_body
 from heddle.server.runs import Draining, TooManyRuns
 from heddle.spec import DocumentError, EffortExceeded
-from plugins_host import Fault
+from plugins_host import Fault, ManifestError, PluginRefused
 
 
 class SubmissionRefused(Fault):
@@ -29,6 +30,10 @@ STATUSES: Final[Mapping[type[Fault], int]] = {
     InputsRefused: 400,
     SubmissionRefused: 400,
     EffortExceeded: 400,
+    ManifestError: 400,
+    NotServedYet: 400,
+    PluginRefused: 400,
+    TypeTaken: 400,
     RunCancelled: 409,
     TooManyRuns: 429,
     Draining: 503,

@@ -114,7 +114,7 @@ async def open_service(loaded: Loaded, log: ServerLog) -> AsyncIterator[Service]
             engine.with_models(operator),
             engine.with_models(guarded),
             Checker(reach).check,
-            folders,
+            patience=loaded.options.plugin_timeout,
         )
         conceal = concealing(
             [*_folders(loaded), *([] if folders is None else [folders.path])]
@@ -140,6 +140,7 @@ async def open_service(loaded: Loaded, log: ServerLog) -> AsyncIterator[Service]
             pulse=pulse,
             counts=counts,
             facts=_facts(loaded, engine),
+            folders=folders,
         )
 
 

@@ -11,9 +11,8 @@ from heddle.events import Event
 from heddle.installation import Installed
 from heddle.launch import Engine, Prepared
 from heddle.policy_counts import PolicyCounts
-from heddle.server.code import Code
 from heddle.server.code_folders import CodeFolders
-from heddle.server.code_runs import InFolder, lay_out
+from heddle.server.code_runs import Brought, CodeRun
 from heddle.server.endings import Conceal
 from heddle.server.flows_root import FlowsRoot
 from heddle.server.runs import RunHandle, Runs, Work
@@ -25,7 +24,8 @@ if TYPE_CHECKING:
     from plugins_host import Encoder
 
 BRIEF_BODY: Final = 64 * 1024
-"""Bytes that are read where they arrive, in up to some 20 ms; more of them in a thread."""
+"""Bytes that are read where they arrive, in up to some 20 ms; more of them in a thread.
+Plugins always: the schemas in a manifest take longer than their length tells."""
 
 
 class Engines:
@@ -36,12 +36,13 @@ class Engines:
         own: Engine,
         submitted: Engine,
         check: Callable[[Submitted], None],
-        folders: CodeFolders | None = None,
+        *,
+        patience: float,
     ) -> None:
         self._own = own
         self._submitted = submitted
         self._check = check
-        self._folders = folders
+        self._patience = patience
 
     def encoder(self, protocol: str) -> "Encoder | None":
         """What renders events in a protocol that is installed; None for heddle's own."""
@@ -55,12 +56,11 @@ class Engines:
         Raises:
             Fault: The flow can't be run here.
         """
-        return self._engine(prepared).new_run(prepared, report, stream=stream)
+        return self.engine(prepared).new_run(prepared, report, stream=stream)
 
-    def bringing(self, code: Code) -> "CodeMaker":
-        """Makes runs that bring code."""
-        assert self._folders is not None, "code is read where it is allowed"
-        return CodeMaker(self._engine, code, self._folders)
+    def bringing(self, brought: Brought) -> "CodeMaker":
+        """Makes the run that brings this."""
+        return CodeMaker(self.engine, brought, self._patience)
 
     def check(self, asked: Submission) -> None:
         """What would refuse the run is raised; nothing is made.
@@ -68,9 +68,9 @@ class Engines:
         Raises:
             Fault: The flow can't be run here.
         """
-        engine = self._engine(asked.prepared)
-        if asked.code is not None:
-            engine = self.bringing(asked.code).engine(asked.prepared)
+        engine, brought = self.engine(asked.prepared), asked.brought
+        if brought is not None:
+            engine = engine.bringing(brought.tools, within=brought.folder.work)
         engine.check(asked.prepared)
 
     def check_flow(self, prepared: Prepared) -> None:
@@ -90,7 +90,12 @@ class Engines:
         """
         self._own.check_inputs(asked.prepared, asked.inputs)
 
-    def _engine(self, prepared: Prepared) -> Engine:
+    def engine(self, prepared: Prepared) -> Engine:
+        """The one whose run it is.
+
+        Raises:
+            SubmissionRefused: It may not be run.
+        """
         if isinstance(prepared, Submitted):
             self._check(prepared)
             return self._submitted
@@ -98,30 +103,33 @@ class Engines:
 
 
 class CodeMaker:
-    """Makes the run of one request that brings code.
+    """Makes the one run of a request that brings code.
 
     Args:
         engine: Whose run it is; raises when it may not be.
-        code: What it brings.
-        folders: Where that is written.
+        brought: What it brings.
+        patience: The budget of silence of a question to a plugin, in seconds.
     """
 
     def __init__(
-        self, engine: Callable[[Prepared], Engine], code: Code, folders: CodeFolders
+        self, engine: Callable[[Prepared], Engine], brought: Brought, patience: float
     ) -> None:
         self._engine = engine
-        self._folder, self._tools = lay_out(code, folders)
-
-    def engine(self, prepared: Prepared) -> Engine:
-        """The engine of a flow, with the code beside it."""
-        return self._engine(prepared).bringing(self._tools, within=self._folder.work)
+        self._brought = brought
+        self._patience = patience
 
     def new_run(
         self, prepared: Prepared, report: Callable[[Event], None], /, *, stream: bool
     ) -> Work:
         """As `Engines.new_run`."""
-        work = self.engine(prepared).new_run(prepared, report, stream=stream)
-        return InFolder(work, self._folder)
+        return CodeRun(
+            self._engine(prepared),
+            self._brought,
+            prepared,
+            report,
+            stream=stream,
+            patience=self._patience,
+        )
 
 
 class Service:
@@ -143,6 +151,7 @@ class Service:
         pulse: Pulse,
         counts: PolicyCounts,
         facts: Mapping[str, Any],
+        folders: CodeFolders | None = None,
     ) -> None:
         self.settings = settings
         self.installed = installed
@@ -158,7 +167,7 @@ class Service:
         self._reader = SubmissionReader(
             installed,
             None if root is None else FlowsRoot(root),
-            allow_code=settings.allow_request_code,
+            folders=folders,
             tools=frozenset(facts.get("tools", ())),
         )
 
@@ -170,12 +179,14 @@ class Service:
             Fault: As `SubmissionReader.read` and `Engines.check_flow`.
         """
         return await reading(
-            lambda: self._admitted(self._reader.read(body)), long=len(body) > BRIEF_BODY
+            lambda: self._admitted(self._reader.read(body)),
+            long=len(body) > BRIEF_BODY or b'"plugins"' in body,
         )
 
     async def read_fields(self, fields: Mapping[str, msgspec.Raw]) -> Submission:
         """The same of an object whose fields are known."""
-        long = sum(len(bytes(each)) for each in fields.values()) > BRIEF_BODY
+        size = sum(len(bytes(each)) for each in fields.values())
+        long = size > BRIEF_BODY or "plugins" in fields
         return await reading(
             lambda: self._admitted(self._reader.read_fields(fields)), long=long
         )
@@ -193,12 +204,12 @@ class Service:
             Fault: As `Runs.start`.
         """
         await bounded(lambda: self.engines.check_inputs(asked))
-        prepared, code = asked.prepared, asked.code
+        prepared, brought = asked.prepared, asked.brought
         return self.runs.start(
             prepared,
             asked.inputs,
             stream=stream,
             detached=detached,
             flow=prepared.plan.graph.name,
-            maker=None if code is None else self.engines.bringing(code),
+            maker=None if brought is None else self.engines.bringing(brought),
         )

@@ -18,7 +18,9 @@ from heddle import launch
 from heddle.installation import Installed
 from heddle.launch import Prepared
 from heddle.nesting import MAX_DEPTH, too_deep
-from heddle.server.code import Code, read_code
+from heddle.server.code import read_code
+from heddle.server.code_folders import CodeFolders
+from heddle.server.code_runs import Brought, bring
 from heddle.server.failures import SubmissionRefused
 from heddle.server.flows_root import FlowsRoot
 from heddle.server.http import Refusal
@@ -77,7 +79,7 @@ class Submission(Struct, frozen=True):
 
     prepared: Prepared
     inputs: Mapping[str, Any]
-    code: Code | None = None
+    brought: Brought | None = None
 
 
 def snake_case(name: str) -> str:
@@ -96,7 +98,7 @@ class SubmissionReader:
     Args:
         installed: What no document may name.
         flows: The flows that may be named; None for none.
-        allow_code: Whether callers may bring code.
+        folders: Where code that callers bring is written; None where they may not.
         tools: The names of the server's own.
     """
 
@@ -105,12 +107,12 @@ class SubmissionReader:
         installed: Installed,
         flows: FlowsRoot | None,
         *,
-        allow_code: bool,
+        folders: CodeFolders | None = None,
         tools: Collection[str] = (),
     ) -> None:
         self._installed = installed
         self._flows = flows
-        self._allow_code = allow_code
+        self._folders = folders
         self._tools = tools
 
     def read(self, body: bytes) -> Submission:
@@ -128,15 +130,20 @@ class SubmissionReader:
         if not _KNOWN.issuperset(fields):
             _check_names(fields)
         inputs = _read_inputs(fields.get("inputs"))
-        code = read_code(fields, allowed=self._allow_code, taken=self._tools)
-        return Submission(self._prepare(fields), inputs, code)
+        folders = self._folders
+        code = read_code(fields, allowed=folders is not None, taken=self._tools)
+        if code is None or folders is None:
+            return Submission(self._prepare(fields, self._installed), inputs)
+        brought = bring(code, folders, self._installed)
+        installed = self._installed.and_also(brought.plugins)
+        return Submission(self._prepare(fields, installed), inputs, brought)
 
-    def _prepare(self, fields: Mapping[str, Raw]) -> Prepared:
+    def _prepare(self, fields: Mapping[str, Raw], installed: Installed) -> Prepared:
         flow, path = fields.get("flow"), fields.get("flowPath")
         if (flow is None) == (path is None):
             both = "both 'flow' and 'flowPath'" if flow is not None else "no flow"
             raise Refusal(400, f"the request has {both}", fix=_FLOW_FIELD)
-        wanted = _read_format(fields.get("format"), self._installed.formats)
+        wanted = _read_format(fields.get("format"), installed.formats)
         if path is not None:
             name = _text("flowPath", path)
             if self._flows is None:
@@ -144,7 +151,7 @@ class SubmissionReader:
                     404, "this server has no flows of its own", fix="Send 'flow'."
                 )
             data = self._flows.read(name)
-            return launch.prepare(data, name=name, format=wanted, installed=self._installed)
+            return launch.prepare(data, name=name, format=wanted, installed=installed)
         assert flow is not None
         data = bytes(flow)
         if data[:1] == b"{":
@@ -157,9 +164,7 @@ class SubmissionReader:
                 f"'flow' is {_kind(flow)}",
                 fix="Send the document as an object, or its text as a string.",
             )
-        prepared = launch.prepare(
-            data, name=SUBMITTED, format=wanted, installed=self._installed
-        )
+        prepared = launch.prepare(data, name=SUBMITTED, format=wanted, installed=installed)
         return Submitted(prepared.name, prepared.plan, prepared.warnings)
 
 
