@@ -101,6 +101,13 @@ class ToolService:
 
         return open_workspace(self._within)
 
+    async def folder(self, workspace: Any, /) -> str:
+        """The path of a workspace, which is there from now on."""
+        import trio
+
+        path: str = await trio.to_thread.run_sync(workspace.folder)
+        return path
+
     async def run(
         self, name: str, arguments: Mapping[str, Any], /, *, workspace: Any, run_key: object
     ) -> Mapping[str, Any]:

@@ -34,6 +34,12 @@ if TYPE_CHECKING:
         PluginLine,
         PluginLog,
     )
+    from plugins_host.chatting import (
+        CHAT,
+        Assembly,
+        Chunk,
+        chat,
+    )
     from plugins_host.check import (
         Finding,
         check_plugin,
@@ -125,6 +131,7 @@ if TYPE_CHECKING:
     )
     from plugins_host.verbs import (
         APPLY,
+        APPLY_POST,
         CALL_TOOL,
         EXECUTE,
         LIST_TOOLS,
@@ -234,6 +241,7 @@ _HOMES: Final = {
     ),
     "verbs": (
         "APPLY",
+        "APPLY_POST",
         "AnswerRefused",
         "Answerer",
         "Applied",
@@ -257,13 +265,21 @@ _HOMES: Final = {
         "ProviderComponent",
         "TransformComponent",
     ),
+    "chatting": (
+        "Assembly",
+        "CHAT",
+        "Chunk",
+        "chat",
+    ),
 }
 _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "APPLY",
+    "APPLY_POST",
     "CALL_TOOL",
     "CAPABILITIES",
+    "CHAT",
     "EXECUTE",
     "HANDSHAKE_HALVES",
     "LIST_TOOLS",
@@ -274,11 +290,13 @@ __all__ = [
     "Applied",
     "Asker",
     "Asking",
+    "Assembly",
     "BeforeOutcome",
     "BroughtPlugin",
     "CallServices",
     "Called",
     "Chain",
+    "Chunk",
     "EncodedFrame",
     "Encoder",
     "EncoderComponent",
@@ -344,6 +362,7 @@ __all__ = [
     "TransformComponent",
     "Usage",
     "Verb",
+    "chat",
     "check_plugin",
     "chosen_environment",
     "encode_all",

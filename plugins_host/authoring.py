@@ -33,6 +33,30 @@ class HostError(Exception):
         self.message = message
 
 
+class ProviderError(Exception):
+    """A provider has no answer; heddle and its policies are told what is known of it.
+
+    Args:
+        message: What went wrong.
+        status: The HTTP status of whoever was asked, such as 429.
+        retry_after_ms: How long to wait before the same is asked again.
+        retryable: Whether asking again may help.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        retry_after_ms: float | None = None,
+        retryable: bool | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.retry_after_ms = retry_after_ms
+        self.retryable = retryable
+
+
 # --- what is decided -------------------------------------------------------------------
 
 

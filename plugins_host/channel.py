@@ -609,9 +609,8 @@ class Channel:
                     self._progress(id_, partial)
                 case Request(id=id_, method=method, params=params):
                     self._requested(id_, method, params)
-                case Refusal(id=id_, name=name, message=message):
-                    message = _cut(message, MAX_LOG_LINE)
-                    self._fail(id_, PluginFailed(self._name, name, message))
+                case Refusal(id=id_):
+                    self._fail(id_, _failed(self._name, arrival))
                 case Unreadable(id=id_, why=why, request=True):
                     self._reply(frames.refusal(id_, "FrameError", why))
                 case Unreadable(id=id_, why=why):
@@ -802,6 +801,17 @@ def _init_params(program: PluginProgram) -> bytes:
             "halves": HANDSHAKE_HALVES,
             "features": FEATURES,
         }
+    )
+
+
+def _failed(plugin: str, refusal: Refusal) -> PluginFailed:
+    return PluginFailed(
+        plugin,
+        refusal.name,
+        _cut(refusal.message, MAX_LOG_LINE),
+        status=refusal.status,
+        retry_after_ms=refusal.retry_after_ms,
+        retryable=refusal.retryable,
     )
 
 

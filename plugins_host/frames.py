@@ -79,11 +79,14 @@ class Answer(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
 
 
 class Refusal(Struct, frozen=True):
-    """Why nothing came of a request."""
+    """Why nothing came of a request; the last three as they were written, unchecked."""
 
     id: Id
     name: str
     message: str
+    status: Any = None
+    retry_after_ms: Any = None
+    retryable: Any = None
 
 
 class Progress(Struct, frozen=True):
@@ -133,9 +136,12 @@ class _Line(Struct, frozen=True, gc=False):
     partial: Raw = Raw()
 
 
-class _Error(Struct, frozen=True):
+class _Error(Struct, frozen=True, rename="camel"):
     name: Any = None
     message: Any = None
+    status: Any = None
+    retry_after_ms: Any = None
+    retryable: Any = None
 
 
 _LINE: Final = msgspec.json.Decoder(_Line)
@@ -360,7 +366,7 @@ def _read_refusal(call: Id, raw: Raw) -> Arrival:
         error = _Error(message=_bare_text(raw))
     name = error.name if isinstance(error.name, str) and error.name else "Error"
     message = error.message if isinstance(error.message, str) else _quote(bytes(raw))
-    return Refusal(call, name, message)
+    return Refusal(call, name, message, error.status, error.retry_after_ms, error.retryable)
 
 
 def _bare_text(raw: Raw) -> str | None:

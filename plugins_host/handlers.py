@@ -10,6 +10,7 @@ nothing itself.
 import inspect
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
 from plugins_host.authoring import HostError
@@ -222,3 +223,27 @@ def _told(error: BaseException) -> str:
         return str(error)
     except Exception:  # noqa: BLE001  the author's own __str__ may be what is wrong
         return "(its message cannot be read)"
+
+
+def about_error(error: BaseException) -> dict[str, Any]:
+    """What else an exception says that heddle reads: a status, and whether to try again.
+
+    Taken from attributes that many clients of model providers give their errors.
+    """
+    said: dict[str, Any] = {}
+    for word, names in _ABOUT.items():
+        for name in names:
+            # Anybody's property, and this is about an error already.
+            with suppress(Exception):
+                value = getattr(error, name, None)
+                if isinstance(value, int | float):
+                    said[word] = value
+                    break
+    return said
+
+
+_ABOUT: Final[Mapping[str, tuple[str, ...]]] = {
+    "status": ("status", "status_code"),
+    "retryAfterMs": ("retry_after_ms",),
+    "retryable": ("retryable",),
+}

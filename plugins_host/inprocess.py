@@ -23,7 +23,7 @@ from plugins_host.calls import CEILING, PATIENCE, Budget
 from plugins_host.channel import PluginLine, PluginLog
 from plugins_host.dispatch import Dispatch, Question
 from plugins_host.faults import Fault
-from plugins_host.handlers import HandlerTable, describe_error
+from plugins_host.handlers import HandlerTable, about_error, describe_error
 from plugins_host.plugin_faults import PluginFailed, PluginOverdue
 from plugins_host.reverse import (
     CallModel,
@@ -151,7 +151,15 @@ class InProcessPlugin:
 
     def _failed(self, error: BaseException, asked: "_Asked") -> PluginFailed:
         name, message = describe_error(error, asked.label)
-        return PluginFailed(self.name, name, message)
+        said = about_error(error)
+        return PluginFailed(
+            self.name,
+            name,
+            message,
+            status=said.get("status"),
+            retry_after_ms=said.get("retryAfterMs"),
+            retryable=said.get("retryable"),
+        )
 
     def tell(self, text: str) -> None:
         """Put a line into the log, as if the plugin had written it on stderr."""

@@ -10,10 +10,13 @@
 Each call is failed with an exception of its own, as raising one changes its traceback.
 """
 
+import math
 import signal
-from typing import Self
+from typing import Final, Self
 
 from plugins_host.faults import Fault
+
+_STATUSES: Final = range(100, 600)
 
 
 class PluginFault(Fault):
@@ -88,12 +91,34 @@ class PluginFailed(PluginFault):
     Attributes:
         name: The class of the error, in the plugin's own language.
         message: What it said.
+        status: The HTTP status of what it asked in turn, when it told one.
+        retry_after_ms: How long it says to wait before the same is asked again.
+        retryable: Whether it says that asking again may help.
     """
 
-    def __init__(self, plugin: str, name: str, message: str) -> None:
+    def __init__(
+        self,
+        plugin: str,
+        name: str,
+        message: str,
+        *,
+        status: object = None,
+        retry_after_ms: object = None,
+        retryable: object = None,
+    ) -> None:
         super().__init__(plugin, f"it failed with {name}: {message}")
         self.name = name
         self.message = message
+        self.status: int | None = None
+        self.retry_after_ms: float | None = None
+        self.retryable: bool | None = None
+        # What it says of itself is its own word, and taken as far as it makes sense.
+        if type(status) is int and status in _STATUSES:
+            self.status = status
+        if type(retry_after_ms) in (int, float) and 0 <= retry_after_ms < math.inf:  # type: ignore[operator]
+            self.retry_after_ms = retry_after_ms  # type: ignore[assignment]
+        if type(retryable) is bool:
+            self.retryable = retryable
 
 
 class ProtocolBroken(PluginFault):

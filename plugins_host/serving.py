@@ -39,6 +39,7 @@ from plugins_host.handlers import (
     HandlerMissing,
     Handlers,
     HandlerTable,
+    about_error,
     describe_error,
 )
 from plugins_host.outbox import Outbox
@@ -100,7 +101,7 @@ class _Answer(Struct, frozen=True):
 
 class _Refusal(Struct, frozen=True):
     id: Id
-    error: dict[str, str]
+    error: dict[str, Any]
 
 
 _NO_PARAMS: Final = _Params()
@@ -603,10 +604,11 @@ class Server:
             report(error, "shutdown")
 
 
-def _described(error: BaseException, label: str) -> dict[str, str]:
+def _described(error: BaseException, label: str) -> dict[str, Any]:
     name, message = describe_error(error, label)
     # A message is anybody's text; half a surrogate pair in it must not lose the answer.
-    return {"name": name, "message": message.encode(errors="replace").decode()}
+    told = {"name": name, "message": message.encode(errors="replace").decode()}
+    return {**told, **about_error(error)}
 
 
 def _error_text(error: Any) -> str:

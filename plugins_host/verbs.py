@@ -232,36 +232,48 @@ class Listed(Struct, frozen=True):
 
 
 def _check_applied(answer: Applied) -> None:
+    """What any decision about messages has to have."""
     if answer.action == "reject" and not (answer.reason or "").strip():
         raise AnswerShape(
             "'reject' has no 'reason'", path="$.reason", fix="Say why in a text."
         )
-    if answer.action == "modify" and answer.messages is None:
+    if answer.action == "modify" and not answer.messages:
         raise AnswerShape(
-            "'modify' has no 'messages'",
+            "'modify' leaves no messages",
             path="$.messages",
             fix="Answer {action: 'modify', messages: [{role, content}, …]}.",
         )
-    if answer.messages is None or answer.action == "pass":
+
+
+def _check_pre(answer: Applied) -> None:
+    _check_applied(answer)
+    if answer.action == "modify":
+        try:
+            check_conversation(answer.messages or ())
+        except EditError as error:
+            raise AnswerShape(error.what, path="$.messages", fix=error.fix) from None
+
+
+def _check_post(answer: Applied) -> None:
+    _check_applied(answer)
+    if answer.action != "modify":
         return
-    if not answer.messages and answer.action == "modify":
+    roles = [each.role for each in answer.messages or ()]
+    if roles != ["assistant"]:
         raise AnswerShape(
-            "'modify' leaves no messages", path="$.messages", fix="Keep one at least."
+            f"these messages are of: {', '.join(roles)}; after the model there is one, and "
+            "it is the assistant's",
+            path="$.messages",
+            fix="Answer with the one message that you were given, changed.",
         )
-    try:
-        check_conversation(answer.messages)
-    except EditError as error:
-        raise AnswerShape(error.what, path="$.messages", fix=error.fix) from None
 
 
 EXECUTE: Final = Verb("execute", Executed, "{output: {…}, branch?: '…'}")
-APPLY: Final = Verb(
-    "apply",
-    Applied,
-    "{action: 'pass'}, {action: 'modify', messages: […]} or "
-    "{action: 'reject', reason: '…'}",
-    _check_applied,
+_APPLIED: Final = (
+    "{action: 'pass'}, {action: 'modify', messages: […]} or {action: 'reject', reason: '…'}"
 )
+APPLY: Final = Verb("apply", Applied, _APPLIED, _check_pre)
+APPLY_POST: Final = Verb("apply", Applied, _APPLIED, _check_post)
 CALL_TOOL: Final = Verb("callTool", Called, "{output: {…}, stderr?: '…'}")
 LIST_TOOLS: Final = Verb(
     "listTools",

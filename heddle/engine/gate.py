@@ -13,7 +13,7 @@ import msgspec
 
 from heddle.engine.decisions import Again, Asked, Refusal, Substitute
 from heddle.engine.faults import NodeFault, PolicyFailed, RefusedByPolicy, StoppedByPolicy
-from heddle.events import PluginEmitted, PluginLogged
+from heddle.engine.plugin_calls import RunServices, answer, whole_request
 from heddle.spec import Component
 from plugins_host import (
     Asking,
@@ -380,22 +380,14 @@ class Gate:
             raise _policy_failed(context, failure) from failure
 
 
-class ConsultationServices:
+class ConsultationServices(RunServices):
     """What a policy may use of the run while it answers: that run's tools and events."""
 
-    __slots__ = ("_context", "_models")
+    __slots__ = ("_models",)
 
     def __init__(self, context: "NodeContext", models: Mapping[str, Component]) -> None:
-        self._context = context
+        super().__init__(context)
         self._models = models
-
-    async def run_tool(self, name: str, given: dict[str, Any], /) -> object:
-        """Run a tool of the run. It is no call of the model, so no seam is asked."""
-        tools = self._context.services.tools
-        async with tools.workspace() as workspace:
-            return await tools.run(
-                name, given, workspace=workspace, run_key=self._context.run
-            )
 
     async def call_model(
         self, component_type: str, request: ModelRequest, /
@@ -407,29 +399,17 @@ class ConsultationServices:
                 f"{component_type!r} has no 'llm_config' in its settings",
                 fix=f"Give it one with --plugin-config {component_type}=….",
             )
-        models = self._context.services.models
-        defaults = {
-            name: value
-            for name, value in models.defaults(llm).items()
-            if getattr(request, name) in (None, {})
-        }
-        whole = msgspec.structs.replace(
-            request, model=getattr(llm, "model_id", ""), **defaults
-        )
-        response = await models.chat(llm, whole, on_text=None)
+        whole = whole_request(self._context, llm, request)
+        response = await _unasked(self._context, llm, whole)
         self._context.spend(response.usage)
         return response
 
-    def emit_event(self, component_type: str, name: str, data: Any, /) -> None:
-        """Publish an event of the run under the plugin's name for it."""
-        context = self._context
-        event = f"plugin:{component_type}:{name}"
-        context.report(PluginEmitted(event, context.name, context.type, data))
 
-    def log(self, _component_type: str, level: str, message: str, /) -> None:
-        """Publish a log line of the run."""
-        context = self._context
-        context.report(PluginLogged(context.name, context.type, level, message))
+async def _unasked(
+    context: "NodeContext", llm: Component, request: ModelRequest
+) -> ModelResponse:
+    """A policy's own model call: no policy is asked about it, or it would never end."""
+    return await answer(context, llm, request, None, _unasked)
 
 
 def shown_error(fault: Exception) -> ShownError:

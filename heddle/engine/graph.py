@@ -29,6 +29,7 @@ from heddle.spec import (
     DocumentError,
     EndNode,
     Flow,
+    PluginComponent,
     Problem,
     Property,
     StartNode,
@@ -180,8 +181,13 @@ class _Compiler:
 
     def _shape(self, node: Component) -> Shape:
         shape = shape_of(node, self.flow)
+        if isinstance(node, PluginComponent) and shape is None:
+            self._problem(node, *wrong_kind(node, "a node"), ".component_type")
+            return UNKNOWN
         if shape is None:
-            runs = ", ".join(sorted(each.__name__ for each in SHAPES))
+            runs = ", ".join(
+                sorted(each.__name__ for each in SHAPES if each is not PluginComponent)
+            )
             self._problem(
                 node,
                 f"node {node.name!r} is of type {node.component_type}, which this version "
@@ -477,6 +483,24 @@ class _Compiler:
                 "not return it",
                 "Add it to the EndNode, or give the flow's output a default.",
             )
+
+
+def wrong_kind(component: PluginComponent, wanted: str) -> tuple[str, str]:
+    """What is wrong with a plugin's component where another kind belongs; what to do."""
+    kind = KIND_NAMES.get(component.provided.kind, "something else")
+    what = (
+        f"{component.name!r} is of type {component.type_name}, {kind} of plugin "
+        f"{component.provided.plugin!r}, where {wanted} belongs"
+    )
+    return what, f"Name {wanted} here."
+
+
+KIND_NAMES: Final[Mapping[str, str]] = {
+    "node": "a node",
+    "transform": "a transform",
+    "component": "plain configuration",
+    "provider": "an LLM configuration",
+}
 
 
 def typed(properties: Properties) -> dict[str, Mapping[str, Any]]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from heddle.engine.decisions import Substitute
 from heddle.engine.faults import EngineFault
+from heddle.engine.plugin_calls import answer, model_name
 from heddle.engine.work import NodeContext
 from heddle.spec import Component
 from plugins_host import Fault, Message, ModelRequest, ModelResponse, ToolDefinition
@@ -34,6 +35,7 @@ async def call_model(
     *,
     tools: tuple[ToolDefinition, ...] = (),
     schema: dict[str, Any] | None = None,
+    shown: bool = True,
 ) -> ModelResponse:
     """Ask the model on behalf of a node.
 
@@ -43,60 +45,88 @@ async def call_model(
         messages: The whole conversation.
         tools: What the model may ask for.
         schema: The JSON Schema of the object to answer with; None for text.
+        shown: Whether readers may see its text as it comes.
 
     Raises:
         Fault: There is no answer; a `ModelError` when the provider is why.
         StoppedByPolicy: A policy does not let it be made, or does not accept it.
     """
     request = ModelRequest(
-        model=getattr(llm, "model_id", ""),
+        model=model_name(llm),
         messages=messages,
         tools=tools,
         response_format=None if schema is None else "json",
         response_schema=schema,
         **context.services.models.defaults(llm),
     )
+    return await _send(context, llm, request, shown=shown)
+
+
+async def send_unseen(
+    context: NodeContext, llm: Component, request: ModelRequest
+) -> ModelResponse:
+    """Make a model call of a plugin that works for a node: no part of the node's answer.
+
+    heddle sends it like any other, so policies are asked about it like about any other.
+
+    Raises:
+        Fault: There is no answer.
+        StoppedByPolicy: A policy does not let it be made, or does not accept it.
+    """
+    return await _send(context, llm, request, shown=False)
+
+
+async def _send(
+    context: NodeContext, llm: Component, request: ModelRequest, *, shown: bool
+) -> ModelResponse:
+    """A call, from its policies to the answer that stands."""
     gate = context.run.gate
+    shown = shown and context.services.stream
     if gate is not None and gate.asked.model_before:
         decided = await gate.model_before(context, request, MAX_ATTEMPTS)
         if isinstance(decided, Substitute):
-            return _instead(context, decided.value)
+            return _instead(context, decided.value, shown=shown)
         request = decided
     if gate is None or not gate.asked.model_after:
-        response = await _attempt(context, llm, request)
+        response = await _attempt(context, llm, request, shown=shown)
         if isinstance(response, Fault):
             raise response
         return response
-    return await _attempts(context, gate, llm, request)
+    return await _attempts(context, gate, llm, request, shown=shown)
 
 
 async def _attempts(
-    context: NodeContext, gate: "Gate", llm: Component, request: ModelRequest
+    context: NodeContext,
+    gate: "Gate",
+    llm: Component,
+    request: ModelRequest,
+    *,
+    shown: bool,
 ) -> ModelResponse:
     """Send the request until an outcome stands; the last attempt's always does."""
     before = context.shown_text
     for attempt in range(1, MAX_ATTEMPTS + 1):
-        outcome = await _attempt(context, llm, request)
+        outcome = await _attempt(context, llm, request, shown=shown)
         decided = await gate.model_after(context, outcome, attempt, MAX_ATTEMPTS)
         if decided is None:
             if isinstance(outcome, Fault):
                 raise outcome
             return outcome
-        context.discard_text(before)
+        if shown:
+            context.discard_text(before)
         if isinstance(decided, Substitute):
-            return _instead(context, decided.value)
+            return _instead(context, decided.value, shown=shown)
         await _wait(decided.delay)
     raise AssertionError("the chain grants no retry of the last attempt")
 
 
 async def _attempt(
-    context: NodeContext, llm: Component, request: ModelRequest
+    context: NodeContext, llm: Component, request: ModelRequest, *, shown: bool
 ) -> ModelResponse | Fault:
     """Send the request once; what came of it, with its tokens counted."""
     try:
-        response = await context.services.models.chat(
-            llm, request, on_text=context.show_text if context.services.stream else None
-        )
+        on_text = context.show_text if shown else None
+        response = await answer(context, llm, request, on_text, send_unseen)
     except Fault as fault:
         return fault
     except Exception as bug:  # noqa: BLE001  told as one, to policies too
@@ -116,8 +146,10 @@ async def _wait(seconds: float) -> None:
     await trio.sleep(seconds)
 
 
-def _instead(context: NodeContext, response: ModelResponse) -> ModelResponse:
+def _instead(
+    context: NodeContext, response: ModelResponse, *, shown: bool
+) -> ModelResponse:
     """An answer that no model gave, shown as if one had."""
-    if context.services.stream and response.content:
+    if shown and response.content:
         context.show_text(response.content)
     return response

@@ -9,20 +9,25 @@ from typing import Final
 
 from msgspec import Struct
 
-from heddle.engine.graph import Graph, GraphNode, compile_graph
+from heddle.engine.graph import Graph, GraphNode, compile_graph, wrong_kind
 from heddle.engine.nodes import WORK
+from heddle.engine.plugin_calls import LLM_CONFIG
 from heddle.engine.work import Work
 from heddle.spec import (
     Agent,
     AgentNode,
     Component,
+    ConversationSummarizationTransform,
     Document,
     DocumentError,
+    InMemoryCollectionDatastore,
     LlmConfig,
     LlmNode,
+    MessageSummarizationTransform,
     OllamaConfig,
     OpenAiCompatibleConfig,
     OpenAiConfig,
+    PluginComponent,
     Problem,
     ServerTool,
     ToolNode,
@@ -73,25 +78,27 @@ def _unsupported(node: GraphNode, document: Document) -> Iterator[Problem]:
     match node.component:
         case ToolNode(tool=tool):
             if not isinstance(tool, ServerTool):
-                yield _not_yet(document, tool, "tools", "ServerTool")
+                yield _not_yet(document, tool, "tools", "ServerTool", "a tool")
         case LlmNode(llm_config=llm):
-            if not isinstance(llm, MODELS):
-                yield _not_yet_llm(document, llm)
+            yield from _unsupported_llm(llm, document)
+        case PluginComponent() as component:
+            yield from _unsupported_in_plugin(component, document)
         case AgentNode(agent=agent):
             if isinstance(agent, Agent):
                 yield from _unsupported_in_agent(agent, document)
             else:
-                yield _not_yet(document, agent, "agents of an AgentNode", "Agent")
+                yield _not_yet(
+                    document, agent, "agents of an AgentNode", "Agent", "an agent"
+                )
         case _:
             return
 
 
 def _unsupported_in_agent(agent: Agent, document: Document) -> Iterator[Problem]:
-    if not isinstance(agent.llm_config, MODELS):
-        yield _not_yet_llm(document, agent.llm_config)
+    yield from _unsupported_llm(agent.llm_config, document)
     for tool in agent.tools:
         if not isinstance(tool, ServerTool):
-            yield _not_yet(document, tool, "tools", "ServerTool")
+            yield _not_yet(document, tool, "tools", "ServerTool", "a tool")
     names = [tool.name for tool in agent.tools]
     for name in sorted({name for name in names if names.count(name) > 1}):
         yield Problem(
@@ -99,19 +106,64 @@ def _unsupported_in_agent(agent: Agent, document: Document) -> Iterator[Problem]
             f"agent {agent.name!r} has {names.count(name)} tools named {name!r}",
             "Give each tool a name of its own.",
         )
-    for other in (*agent.toolboxes, *agent.transforms):
-        yield _not_yet(document, other, "parts of an agent", "tools of type ServerTool")
+    for transform in agent.transforms:
+        yield from _unsupported_transform(transform, document)
+    for other in agent.toolboxes:
+        yield _not_yet(
+            document, other, "parts of an agent", "tools of type ServerTool", "a toolbox"
+        )
 
 
-def _not_yet(document: Document, component: Component, kind: str, known: str) -> Problem:
+def _unsupported_llm(llm: Component, document: Document) -> Iterator[Problem]:
+    """An LLM configuration: heddle's own kinds, or a provider of a plugin."""
+    if isinstance(llm, PluginComponent) and llm.provided.kind == "provider":
+        yield from _unsupported_in_plugin(llm, document)
+    elif not isinstance(llm, MODELS):
+        known = ", ".join(each.__name__ for each in MODELS)
+        yield _not_yet(document, llm, "LLM configurations", known, "an LLM configuration")
+
+
+def _unsupported_transform(transform: Component, document: Document) -> Iterator[Problem]:
+    place = document.path_of(transform)
+    match transform:
+        case MessageSummarizationTransform() | ConversationSummarizationTransform():
+            yield from _unsupported_llm(transform.llm, document)
+            store = transform.datastore
+            if store is not None and not isinstance(store, InMemoryCollectionDatastore):
+                yield _not_yet(
+                    document,
+                    store,
+                    "the datastore of a transform",
+                    "InMemoryCollectionDatastore, or none",
+                    "a datastore",
+                )
+        case PluginComponent(provided=provided) if provided.kind == "transform":
+            yield from _unsupported_in_plugin(transform, document)
+        case PluginComponent():
+            what, fix = wrong_kind(transform, "a transform")
+            yield Problem(f"{place}.component_type", what, fix)
+        case _:  # pragma: no cover  the reader admits nothing else
+            raise AssertionError(transform)
+
+
+def _unsupported_in_plugin(
+    component: PluginComponent, document: Document
+) -> Iterator[Problem]:
+    """A plugin's component may have a model of its own, which heddle calls for it."""
+    llm = component.fields.get(LLM_CONFIG)
+    if isinstance(llm, Component):
+        yield from _unsupported_llm(llm, document)
+
+
+def _not_yet(
+    document: Document, component: Component, kind: str, known: str, wanted: str
+) -> Problem:
+    place = f"{document.path_of(component)}.component_type"
+    if isinstance(component, PluginComponent):
+        return Problem(place, *wrong_kind(component, wanted))
     return Problem(
-        f"{document.path_of(component)}.component_type",
+        place,
         f"{component.name!r} is of type {component.component_type}, which this version of "
         "heddle reads and does not run yet",
         f"What runs as {kind}: {known}.",
     )
-
-
-def _not_yet_llm(document: Document, llm: Component) -> Problem:
-    known = ", ".join(each.__name__ for each in MODELS)
-    return _not_yet(document, llm, "LLM configurations", known)

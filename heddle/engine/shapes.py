@@ -16,6 +16,7 @@ from heddle.spec import (
     EndNode,
     Flow,
     LlmNode,
+    PluginComponent,
     Property,
     StartNode,
     ToolNode,
@@ -34,6 +35,11 @@ GENERATED_TEXT: Final = "generated_text"
 """The output of an LlmNode that declares none."""
 AGENT_RESULT: Final = "result"
 """The output of an agent that declares none."""
+
+TRANSFORM_OUTPUTS: Final = frozenset(
+    ("transform_status", "transform_reason", "transform_name", "transform_phase")
+)
+"""What an agent puts out beside its outputs when a transform rejects."""
 
 Properties = tuple[Property, ...]
 
@@ -111,10 +117,11 @@ def _agent(node: AgentNode, flow: Flow) -> Shape:
     agent = node.agent
     declared = first_declared(node.inputs, getattr(agent, "inputs", None))
     outputs = first_declared(node.outputs, getattr(agent, "outputs", None))
+    rejections = TRANSFORM_OUTPUTS if getattr(agent, "transforms", ()) else frozenset()
     return Shape(
         inputs=declared,
         outputs=outputs,
-        gives=names(outputs) if outputs else None,
+        gives=names(outputs) | rejections if outputs else None,
     )
 
 
@@ -142,16 +149,31 @@ def _branching(node: BranchingNode, flow: Flow) -> Shape:
     )
 
 
+def _plugin(node: PluginComponent, flow: Flow) -> Shape | None:
+    if node.provided.kind != "node":
+        return None
+    declared = first_declared(node.inputs)
+    outputs = first_declared(node.outputs)
+    return Shape(
+        inputs=declared,
+        outputs=outputs,
+        takes=names(declared) if declared else None,
+        gives=names(outputs) if outputs else None,
+        branches=frozenset(node.branches or ()),
+    )
+
+
 UNKNOWN: Final = Shape(branches=None)
 """The shape of a node that heddle does not run: any edge may be right."""
 
-SHAPES: Final[Mapping[type[Component], Callable[[Any, Flow], Shape]]] = {
+SHAPES: Final[Mapping[type[Component], Callable[[Any, Flow], Shape | None]]] = {
     StartNode: _start,
     EndNode: _end,
     LlmNode: _llm,
     AgentNode: _agent,
     ToolNode: _tool,
     BranchingNode: _branching,
+    PluginComponent: _plugin,
 }
 
 
@@ -160,5 +182,5 @@ def shape_of(node: Component, flow: Flow) -> Shape | None:
     reader: Any = SHAPES.get(type(node))
     if reader is None:
         return None
-    shape: Shape = reader(node, flow)
+    shape: Shape | None = reader(node, flow)
     return shape

@@ -100,6 +100,10 @@ class FakeTools:
         """A workspace that is no folder."""
         return FakeWorkspace(self)
 
+    async def folder(self, workspace: Any, /) -> str:
+        """No folder that there is."""
+        return "/workspace"
+
     async def run(
         self, name: str, arguments: Mapping[str, Any], /, *, workspace: Any, run_key: object
     ) -> Mapping[str, Any]:

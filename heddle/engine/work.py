@@ -51,6 +51,10 @@ class Tools(Protocol):
         """A fresh folder for one execution of a node, removed on leaving."""
         ...
 
+    async def folder(self, workspace: Any, /) -> str:
+        """The path of a workspace, which is there from now on."""
+        ...
+
     async def run(
         self, name: str, arguments: Mapping[str, Any], /, *, workspace: Any, run_key: object
     ) -> Mapping[str, Any]:

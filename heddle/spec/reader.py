@@ -529,7 +529,14 @@ class _Reader:
         plan: Plan,
         path: Path,
     ) -> None:
-        """Check what only the plugin reads by the schema that it declares."""
+        """Check what the plugin reads by what its manifest declares."""
+        for index, branch in enumerate(written.get("branches") or ()):
+            if provided.branches and branch not in provided.branches:
+                self.problems.add(
+                    ((path, "branches"), index),
+                    f"plugin {provided.plugin!r} declares no branch {shown(branch)}",
+                    one_of(str(branch), provided.branches),
+                )
         if provided.schema is None:
             return
         own = {

@@ -10,6 +10,8 @@ That is how plugins are shown components: in the document's own words, whole.
 from collections.abc import Mapping
 from typing import Any, Final
 
+from heddle.spec.effort import effort
+
 _REF: Final = "$component_ref"
 _DEFINITIONS: Final = "$referenced_components"
 
@@ -34,8 +36,12 @@ class WrittenOut:
 
         Raises:
             TooLarge: It is too much.
+            EffortExceeded: All of them together are.
         """
-        written: dict[str, Any] = self._value(component)
+        try:
+            written: dict[str, Any] = self._value(component)
+        finally:
+            effort().spend(MAX_VALUES - self._left)
         return written
 
     def _value(self, value: Any) -> Any:

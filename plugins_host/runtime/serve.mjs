@@ -95,12 +95,26 @@ const sendError = (id, error) => send(JSON.stringify({ id, error: describe(error
 function describe(error) {
   try {
     if (error instanceof Error) {
-      return { name: String(error.name), message: String(error.message || error.name) };
+      return {
+        name: String(error.name),
+        message: String(error.message || error.name),
+        ...aboutError(error),
+      };
     }
     return { name: 'Error', message: `a handler threw ${shortened(error)}` };
   } catch {
     return { name: 'Error', message: 'a handler threw what cannot be told' };
   }
+}
+
+/** What else an error says that heddle reads: a status, and whether to try again. */
+function aboutError({ status, statusCode, retryAfterMs, retryable }) {
+  const said = {};
+  const code = [status, statusCode].find((value) => typeof value === 'number');
+  if (code !== undefined) said.status = code;
+  if (typeof retryAfterMs === 'number') said.retryAfterMs = retryAfterMs;
+  if (typeof retryable === 'boolean') said.retryable = retryable;
+  return said;
 }
 
 function shortened(value) {

@@ -46,6 +46,10 @@ def read(data: bytes, *cuts: int, limit: int = 1000) -> list[tuple[Any, ...]]:
     return [plain(arrival) for arrival in [*arrivals, *reader.end()]]
 
 
+UNSAID = (None, None, None)
+"""A refusal that says nothing of a status, a wait and another try."""
+
+
 def test_direction_is_told_by_shape() -> None:
     lines = (
         b'{"id":1,"method":"before","params":{"a":1}}\n'
@@ -56,7 +60,7 @@ def test_direction_is_told_by_shape() -> None:
     assert read(lines) == [
         ("Request", 1, "before", b'{"a":1}'),
         ("Answer", 2, b'{"a":1}'),
-        ("Refusal", 3, "TypeError", "no"),
+        ("Refusal", 3, "TypeError", "no", *UNSAID),
         ("Progress", 4, b'{"a":1}'),
     ]
 
@@ -67,12 +71,16 @@ def test_direction_is_told_by_shape() -> None:
         (b'{"id":1}', ("Answer", 1, b"null")),
         (b'{"id":1,"result":null}', ("Answer", 1, b"null")),
         (b'{"id":1,"result":7,"error":null}', ("Answer", 1, b"7")),
-        (b'{"id":1,"error":null}', ("Refusal", 1, "Error", "null")),
-        (b'{"id":1,"error":"no"}', ("Refusal", 1, "Error", "no")),
-        (b'{"id":1,"error":{"message":"no"}}', ("Refusal", 1, "Error", "no")),
-        (b'{"id":1,"error":{"code":7}}', ("Refusal", 1, "Error", '{"code":7}')),
-        (b'{"id":1,"error":1e999}', ("Refusal", 1, "Error", "1e999")),
-        (b'{"id":1,"error":[7]}', ("Refusal", 1, "Error", "[7]")),
+        (b'{"id":1,"error":null}', ("Refusal", 1, "Error", "null", *UNSAID)),
+        (
+            b'{"id":1,"error":{"message":"no","status":429,"retryAfterMs":5,"retryable":true}}',
+            ("Refusal", 1, "Error", "no", 429, 5, True),
+        ),
+        (b'{"id":1,"error":"no"}', ("Refusal", 1, "Error", "no", *UNSAID)),
+        (b'{"id":1,"error":{"message":"no"}}', ("Refusal", 1, "Error", "no", *UNSAID)),
+        (b'{"id":1,"error":{"code":7}}', ("Refusal", 1, "Error", '{"code":7}', *UNSAID)),
+        (b'{"id":1,"error":1e999}', ("Refusal", 1, "Error", "1e999", *UNSAID)),
+        (b'{"id":1,"error":[7]}', ("Refusal", 1, "Error", "[7]", *UNSAID)),
         (b'{"id":"x","method":"log"}', ("Request", "x", "log", b"{}")),
         (b'{"id":1.5,"result":{}}', ("Answer", 1.5, b"{}")),
         (b'{"jsonrpc":"2.0","result":{},"id":1}', ("Answer", 1, b"{}")),

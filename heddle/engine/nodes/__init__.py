@@ -7,6 +7,7 @@ from heddle.engine.graph import Graph, GraphNode
 from heddle.engine.nodes.agent import agent
 from heddle.engine.nodes.llm import llm
 from heddle.engine.nodes.passing import branch, end, start
+from heddle.engine.nodes.plugin import plugin
 from heddle.engine.nodes.tool import tool
 from heddle.engine.work import Work
 from heddle.spec import (
@@ -15,6 +16,7 @@ from heddle.spec import (
     Component,
     EndNode,
     LlmNode,
+    PluginComponent,
     StartNode,
     ToolNode,
 )
@@ -26,4 +28,5 @@ WORK: Final[Mapping[type[Component], Callable[[GraphNode, Graph], Work]]] = {
     AgentNode: agent,
     ToolNode: tool,
     BranchingNode: branch,
+    PluginComponent: plugin,
 }

@@ -17,6 +17,7 @@ from heddle.engine.structured import (
     single_text,
 )
 from heddle.engine.tool_calls import AgentTools, Answered, PlannedCall, answer_calls
+from heddle.engine.transforms import Rejected, Transforms
 from heddle.engine.work import NodeContext, Result, Waiting
 from heddle.spec import Agent, AgentNode, Tool
 from plugins_host import Message, ModelResponse, ToolCall
@@ -30,6 +31,20 @@ def agent(node: GraphNode, graph: Graph) -> Waiting:
     component = cast("Agent", cast("AgentNode", node.component).agent)
     tools = AgentTools([tool for tool in component.tools if isinstance(tool, Tool)])
     answers = _Answers(node.shape.outputs)
+    transforms = Transforms(component) if component.transforms else None
+
+    async def ask(context: NodeContext, messages: tuple[Message, ...]) -> ModelResponse:
+        if transforms is not None:
+            messages = await transforms.before(context, messages)
+        response = await call_model(
+            context,
+            component.llm_config,
+            messages,
+            tools=tools.definitions,
+            schema=answers.schema,
+            shown=transforms is None or not transforms.holds_back,
+        )
+        return response if transforms is None else await transforms.after(context, response)
 
     async def execute(given: State, context: NodeContext) -> Result:
         shown = {key: value for key, value in given.items() if not key.startswith(RESERVED)}
@@ -37,6 +52,8 @@ def agent(node: GraphNode, graph: Graph) -> Waiting:
         if component.system_prompt:
             system = await fill(component.system_prompt, given, context)
             messages.insert(0, Message("system", system))
+        if transforms is not None:
+            transforms.tell(context)
         ids: set[str] = set()
         gate = context.run.gate
         repaired = False
@@ -44,13 +61,10 @@ def agent(node: GraphNode, graph: Graph) -> Waiting:
             for number in range(1, MAX_ROUNDS + 1):
                 if gate is not None and gate.asked.round_before:
                     await gate.round_before(context, number, MAX_ROUNDS)
-                response = await call_model(
-                    context,
-                    component.llm_config,
-                    tuple(messages),
-                    tools=tools.definitions,
-                    schema=answers.schema,
-                )
+                try:
+                    response = await ask(context, tuple(messages))
+                except Rejected as rejected:
+                    return Result(await answers.rejected(rejected))
                 if response.tool_calls:
                     calls = tools.plan(response.tool_calls, ids, f"call_{number}")
                     answered = await answer_calls(context, tools, calls, workspace)
@@ -103,6 +117,15 @@ class _Answers:
                 if not key.startswith(RESERVED)
             )
         return output
+
+    async def rejected(self, by: Rejected) -> State:
+        """The output of an agent that a transform ends: why, and what has a value."""
+        output: State = {
+            each.title: each.default for each in self._outputs if each.has_default
+        }
+        if by.text is not None and self._text:
+            output.update(await self.read(by.text))
+        return {**output, **by.output}
 
 
 def _asking(

@@ -1,0 +1,232 @@
+"""Plugins at work for a node: their models, and what they may use of the run meanwhile.
+
+    services = PluginServices(context, component, send, workspace)   reverse calls
+    response = await answer(context, llm, request, on_text, send)    any LLM configuration
+
+`send` is how a plugin's own model calls are made: as the calls of the node that it works
+for, past the policies, or, for a policy, without asking any.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import msgspec
+
+from heddle.engine.faults import NodeFault
+from heddle.engine.work import NodeContext
+from heddle.events import PluginEmitted, PluginLogged
+from heddle.spec import Component, PluginComponent
+from plugins_host import (
+    ModelRequest,
+    ModelResponse,
+    PluginFailed,
+    PluginFault,
+    PluginGone,
+    PluginOverdue,
+    Served,
+)
+
+LLM_CONFIG: Final = "llm_config"
+"""The field under which a component has a model of its own."""
+
+RETRYABLE: Final = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+"""Statuses after which the same request may well succeed a little later."""
+
+OnText = Callable[[str], None] | None
+Send = Callable[[NodeContext, Component, ModelRequest], Awaitable[ModelResponse]]
+
+
+class ProviderFailed(NodeFault):
+    """A provider of a plugin gave no answer. ``status`` and the others as it told them."""
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        where: str,
+        fix: str = "",
+        status: int | None = None,
+        retry_after_ms: float | None = None,
+        retryable: bool = False,
+    ) -> None:
+        super().__init__(what, where=where, fix=fix)
+        self.status = status
+        self.retry_after_ms = retry_after_ms
+        self.retryable = retryable
+
+
+class PluginNotOpen(NodeFault):
+    """The document was read with a plugin that this run does not have."""
+
+
+def served(context: NodeContext, component: PluginComponent) -> Served:
+    """Who does the work of a component.
+
+    Raises:
+        PluginNotOpen: Nobody.
+    """
+    found = context.services.components.get(component.type_name)
+    if found is None:
+        raise PluginNotOpen(
+            f"there is nobody to ask for {component.type_name!r}",
+            fix=f"Load plugin {component.provided.plugin!r}, which provides it.",
+        )
+    return found
+
+
+def shown_component(component: PluginComponent) -> msgspec.Raw:
+    """A component as its plugin is shown it, encoded once."""
+    return msgspec.Raw(msgspec.json.encode({**component.written, "name": component.name}))
+
+
+async def answer(
+    context: NodeContext,
+    llm: Component,
+    request: ModelRequest,
+    on_text: OnText,
+    send: Send,
+) -> ModelResponse:
+    """One answer, of a model that heddle reaches itself or of a provider.
+
+    Args:
+        context: The execution on whose behalf it is.
+        llm: The LLM configuration.
+        request: What is sent.
+        on_text: Takes the text as it comes.
+        send: How calls of the provider's own model are made.
+
+    Raises:
+        Fault: There is no answer.
+    """
+    if not isinstance(llm, PluginComponent):
+        return await context.services.models.chat(llm, request, on_text=on_text)
+    from plugins_host import chat
+
+    provider = served(context, llm)
+    where = f"llm_config {llm.name!r}, plugin {provider.plugin!r}"
+    try:
+        response = await chat(
+            provider,
+            shown_component(llm),
+            request,
+            stream=on_text is not None and llm.provided.stream,
+            on_text=on_text,
+            services=PluginServices(context, llm, send),
+        )
+    except PluginOverdue as fault:
+        what = f"the provider timed out: {fault.what}"
+        raise ProviderFailed(what, where=where, fix=fault.fix, retryable=True) from fault
+    except PluginFailed as fault:
+        raise _told(fault, where) from fault
+    except PluginFault as fault:
+        again = isinstance(fault, PluginGone)
+        raise ProviderFailed(str(fault), where=where, retryable=again) from fault
+    return response
+
+
+def _told(fault: PluginFailed, where: str) -> ProviderFailed:
+    what = fault.message
+    if fault.status is not None and str(fault.status) not in what:
+        what = f"{fault.status}: {what}"
+    retryable = fault.status in RETRYABLE if fault.retryable is None else fault.retryable
+    return ProviderFailed(
+        f"the provider failed with {fault.name}: {what}",
+        where=where,
+        status=fault.status,
+        retry_after_ms=fault.retry_after_ms,
+        retryable=retryable,
+    )
+
+
+class RunServices:
+    """What any plugin may use of the run that it works for: its tools and its events.
+
+    Args:
+        context: The execution that it works for.
+        workspace: The node's own, for tools; None to give each its own.
+    """
+
+    __slots__ = ("_context", "_workspace")
+
+    def __init__(self, context: NodeContext, workspace: Any = None) -> None:
+        self._context = context
+        self._workspace = workspace
+
+    async def run_tool(self, name: str, given: dict[str, Any], /) -> object:
+        """Run a tool of the run. It is no call of a model, so no seam is asked."""
+        context, tools = self._context, self._context.services.tools
+        if self._workspace is not None:
+            return await tools.run(
+                name, given, workspace=self._workspace, run_key=context.run
+            )
+        async with tools.workspace() as workspace:
+            return await tools.run(name, given, workspace=workspace, run_key=context.run)
+
+    def emit_event(self, component_type: str, name: str, data: Any, /) -> None:
+        """Publish an event of the run under the plugin's name for it."""
+        context = self._context
+        event = f"plugin:{component_type}:{name}"
+        context.report(PluginEmitted(event, context.name, context.type, data))
+
+    def log(self, _component_type: str, level: str, message: str, /) -> None:
+        """Publish a log line of the run."""
+        context = self._context
+        context.report(PluginLogged(context.name, context.type, level, message))
+
+
+class PluginServices(RunServices):
+    """What a component of the document may use of the run while it works for a node.
+
+    Args:
+        context: The execution that it works for.
+        component: Whose ``llm_config`` its model calls are for.
+        send: How they are made.
+        workspace: The node's own, for tools; None to give each its own.
+    """
+
+    __slots__ = ("_component", "_send")
+
+    def __init__(
+        self,
+        context: NodeContext,
+        component: PluginComponent,
+        send: Send,
+        workspace: Any = None,
+    ) -> None:
+        super().__init__(context, workspace)
+        self._component = component
+        self._send = send
+
+    async def call_model(
+        self, component_type: str, request: ModelRequest, /
+    ) -> ModelResponse:
+        """Ask the model of the component's own ``llm_config``."""
+        context, component = self._context, self._component
+        llm = component.fields.get(LLM_CONFIG)
+        if not isinstance(llm, Component):
+            raise NodeFault(
+                f"{component.name!r} ({component_type}) has no 'llm_config' of its own",
+                fix="Give the component one in the document.",
+            )
+        return await self._send(context, llm, whole_request(context, llm, request))
+
+
+def model_name(llm: Component) -> str:
+    """What the model of an LLM configuration is called; "" when it does not say."""
+    if isinstance(llm, PluginComponent):
+        name = llm.fields.get("model_id", "")
+        return name if isinstance(name, str) else ""
+    found: str = getattr(llm, "model_id", "")
+    return found
+
+
+def whole_request(
+    context: NodeContext, llm: Component, request: ModelRequest
+) -> ModelRequest:
+    """A plugin's request with the model and, where it says nothing, its defaults."""
+    defaults = {
+        name: value
+        for name, value in context.services.models.defaults(llm).items()
+        if getattr(request, name) in (None, {})
+    }
+    return msgspec.structs.replace(request, model=model_name(llm), **defaults)

@@ -1,0 +1,1 @@
+"""Plugins for tests of what heddle makes of them."""
