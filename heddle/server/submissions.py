@@ -37,6 +37,8 @@ OPERATOR_ONLY: Final = frozenset(
         "corsOrigin",
         "drainTimeout",
         "flowsRoot",
+        "host",
+        "logFormat",
         "maxBody",
         "maxConcurrent",
         "maxIterations",
@@ -47,12 +49,17 @@ OPERATOR_ONLY: Final = frozenset(
         "pluginConfig",
         "pluginEnv",
         "pluginTimeout",
+        "port",
+        "socket",
         "timeout",
+        "tlsCert",
+        "tlsKey",
         "toolTimeout",
         "toolsDir",
     }
 )
-"""Flags of the server, as a body would spell them; their snake_case is refused too."""
+"""Flags of the server, as a body would spell them; their snake_case is refused too. Inside
+of a flow and of inputs the same words are data, and nobody's to refuse."""
 
 SUBMITTED: Final = "flow"
 """What errors call a document that came with the request."""

@@ -1,6 +1,11 @@
 """Where flows of strangers may go: out, and nowhere inside."""
 
 import json
+import select
+import socket
+import time
+from contextlib import ExitStack
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +21,7 @@ from heddle.server.submissions import Submitted
 from heddle.services import ModelService
 from heddle.spec import read_document
 from plugins_host.conversation import Message, ModelRequest
-from tests.heddle.server.serving import server
+from tests.heddle.server.serving import STRAIGHT, server
 from tests.support.flows import document, end, flow, llm, model, prop, start
 from tests.support.model_endpoint import Reply, model_endpoint
 
@@ -225,3 +230,31 @@ async def test_a_server_keeps_submitted_flows_out_and_lets_its_own_in(
         await trio.to_thread.run_sync(talk)
         keys = [each.headers.get("authorization") for each in endpoint.requests]
         assert keys == ["Bearer sesame-sesame", None]
+
+
+def test_a_flow_that_asks_for_too_much_holds_up_nobody_else(tmp_path: Path) -> None:
+    names = [f"a{n}" for n in range(30)]
+    twice = {
+        one: {"anyOf": [{"$ref": f"#/$defs/{other}"}, {"$ref": f"#/$defs/{other}"}]}
+        for one, other in pairwise(names)
+    }
+    endless = prop("x", None, **{"$ref": "#/$defs/a0", "$defs": {**twice, "a29": False}})
+    greedy = flow([start(inputs=[endless]), end()], ["start", "end"])
+    body = json.dumps({"flow": greedy, "inputs": {"x": "text"}}).encode()
+    with server(tmp_path) as served:
+        address = ("127.0.0.1", served.port)
+        with ExitStack() as stack:
+            for _ in range(4):
+                greedy_caller = stack.enter_context(socket.create_connection(address))
+                greedy_caller.sendall(
+                    b"POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+                    b"application/json\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+                )
+            took = []
+            for _ in range(30):
+                begun = time.monotonic()
+                assert served.ask("POST", "/v1/runs", {"flow": STRAIGHT}).status == 200
+                took.append(time.monotonic() - begun)
+            # Still at it: neither answered nor in the way.
+            assert not select.select([greedy_caller], [], [], 0)[0]
+        assert sorted(took)[15] < 1

@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 
 from heddle.engine.graph import RESERVED
+from heddle.server.command import command
 from heddle.server.openapi import OPERATIONS
 from heddle.server.routes import ROUTES
 from heddle.server.submissions import OPERATOR_ONLY, snake_case
@@ -311,6 +312,35 @@ def test_what_only_the_operator_sets_is_refused(served: Served, name: str) -> No
         done = served.ask("POST", "/v1/runs", {"flow": STRAIGHT, spelling: 1})
         assert done.status == 400
         assert spelling in done.error[1]
+
+
+def test_every_flag_is_the_operator_s_or_a_field_of_a_request() -> None:
+    flags = {flag for each in command.params for flag in each.opts if flag[:2] == "--"}
+    assert "--max-body" in flags
+    # A request says in which format its own flow is; the last two start nothing.
+    known = {*map(snake_case, OPERATOR_ONLY), "format", "version", "help"}
+    assert {flag[2:].replace("-", "_") for flag in flags} <= known
+
+
+def test_the_same_words_inside_of_inputs_are_data(served: Served) -> None:
+    inputs = {"timeout": 1, "tools_dir": {"toolsDir": "/"}}
+    done = served.ask("POST", "/v1/runs", {"flow": STRAIGHT, "inputs": inputs})
+    assert done.json["state"] == inputs
+
+
+def test_names_with_line_breaks_are_text_everywhere(served: Served) -> None:
+    evil = "x\r\nSet-Cookie: a=b\r\n\r\ndata: evil\n\nevent: evil"
+    made = {**flow([start(evil), end()], [evil, "end"]), "name": evil}
+    done = served.ask("POST", "/v1/runs?stream=true", {"flow": made, "inputs": {evil: 1}})
+    assert done.status == 200
+    assert "set-cookie" not in done.headers
+    assert "evil" not in {frame.get("event") for frame in sse(done.body)}
+    assert json.loads(sse(done.body)[-1]["data"])["state"] == {evil: 1}
+    run = served.ask("GET", f"/v1/runs/{done.headers['heddle-run']}")
+    assert run.json["flow"] == evil
+    line = served.line(run.json["run"])
+    assert "evil" in line
+    assert not any(each.startswith(("Set-Cookie", "data:")) for each in served.log)
 
 
 @pytest.mark.parametrize(

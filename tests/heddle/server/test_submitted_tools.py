@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from heddle.server.code import MAX_SOURCE, MAX_TOOLS
+from heddle.server.settings import MAX_BODY
 from tests.heddle.server.serving import STRAIGHT, Served, server, sse, write_tools
 from tests.heddle.server.test_socket import connected
 from tests.support.flows import end, flow, prop, start, tool
@@ -249,6 +250,14 @@ def test_a_malformed_tool_is_a_400(
     done = served.ask("POST", path, {"flow": ONE, "tools": tools})
     assert done.status == 400
     assert words in done.error[1]
+
+
+def test_a_body_has_eight_mebibytes_at_most(served: Served) -> None:
+    whole = json.dumps({"flow": STRAIGHT, "inputs": {"a": ""}}).encode()
+    filled = whole.replace(b'""', b'"%b"' % (b"x" * (MAX_BODY - len(whole))))
+    assert len(filled) == MAX_BODY
+    assert served.ask("POST", "/v1/runs", filled).status == 200
+    assert served.ask("POST", "/v1/runs", filled + b" ").status == 413
 
 
 @pytest.mark.parametrize("nothing", [[], None])
