@@ -10,9 +10,10 @@ Texts and arguments are joined in the order in which they come; a tool call is t
 ``index``, and one without is whole.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+import msgspec
 from msgspec import Raw, Struct
 
 from plugins_host.conversation import ModelRequest, ModelResponse, ToolCall, Usage
@@ -34,7 +35,7 @@ class CallPiece(Struct, frozen=True):
     arguments: str | None = None
 
 
-class Chunk(Struct, frozen=True):
+class Chunk(Struct, frozen=True, gc=False):
     """A piece of an answer. Any field may be missing."""
 
     content: str | None = None
@@ -57,6 +58,9 @@ PIECE: Final = Verb(
 )
 
 
+_decode_piece: Final = msgspec.json.Decoder(Chunk).decode
+
+
 class Assembly:
     """One answer as its pieces arrive."""
 
@@ -77,7 +81,18 @@ class Assembly:
         if text:
             self._texts.append(text)
             self._size += len(text)
-        for place, call in enumerate(piece.tool_calls or ()):
+            if self._size > MAX_ANSWER:
+                raise _endless()
+        if piece.tool_calls:
+            self._add_calls(piece.tool_calls)
+        if piece.finish_reason:
+            self._reason = piece.finish_reason
+        if piece.usage is not None:
+            self._usage = piece.usage
+        return text
+
+    def _add_calls(self, pieces: Sequence[CallPiece]) -> None:
+        for place, call in enumerate(pieces):
             if call.index is None:
                 index = max(self._calls, default=-1) + 1
             else:
@@ -92,12 +107,7 @@ class Assembly:
                 path = f"$.tool_calls[{place}].index"
                 raise AnswerShape(f"{index} is no index", path=path, fix="Count from 0.")
         if self._size > MAX_ANSWER:
-            raise AnswerShape(
-                f"the answer is longer than {MAX_ANSWER >> 20} MiB", fix="Let it end."
-            )
-        self._reason = piece.finish_reason or self._reason
-        self._usage = piece.usage or self._usage
-        return text
+            raise _endless()
 
     def response(self) -> ModelResponse:
         """The whole answer.
@@ -118,6 +128,11 @@ class Assembly:
             calls.append(ToolCall(identity, name, arguments))
         reason = self._reason or ("tool_calls" if calls else "stop")
         return ModelResponse("".join(self._texts), reason, tuple(calls), self._usage)
+
+
+def _endless() -> AnswerShape:
+    what = f"the answer is longer than {MAX_ANSWER >> 20} MiB"
+    return AnswerShape(what, fix="Let it end.")
 
 
 async def chat(
@@ -152,7 +167,11 @@ async def chat(
 
     def on_partial(raw: Raw) -> None:
         try:
-            take(PIECE.read(raw))
+            try:
+                piece = _decode_piece(raw)
+            except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+                piece = PIECE.read(raw)  # which says what is wrong
+            take(piece)
         except AnswerShape as error:
             wrong.append(served.refused("chat (partial)", error))
             raise wrong[0] from error

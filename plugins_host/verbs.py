@@ -11,8 +11,9 @@ answer, and what to write instead.
 """
 
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, Generic, Literal, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from functools import cache
+from typing import Any, Final, Generic, Literal, Protocol, TypeVar, cast
 
 import msgspec
 from msgspec import Raw, Struct
@@ -115,7 +116,7 @@ class Verb(Struct, Generic[T], frozen=True):
                 fix="Use objects, arrays, texts, numbers, booleans and null.",
             ) from None
         try:
-            read = msgspec.json.decode(text, type=self.shape)
+            read: T = _decoder(cast("Hashable", self.shape)).decode(text)
         except msgspec.ValidationError as error:
             what, path = place_of(error)
             raise AnswerShape(what, path=path, fix=fix) from None
@@ -125,6 +126,11 @@ class Verb(Struct, Generic[T], frozen=True):
             raise AnswerShape(f"the answer cannot be read ({error})", fix=fix) from None
         self.check(read)
         return read
+
+
+@cache
+def _decoder(shape: Any) -> Any:
+    return msgspec.json.Decoder(shape)
 
 
 def place_of(error: msgspec.ValidationError) -> tuple[str, str]:
