@@ -100,7 +100,10 @@ class _Summariser:
             asked = (Message("system", self._instructions), Message("user", text))
             said = (await call_model(context, self._llm, asked, shown=False)).content
             self._summaries.put(text, said)
-        return render(self._template, {"summary": said})[0]
+        from heddle.engine.long_work import bounded
+
+        filled = said
+        return (await bounded(lambda: render(self._template, {"summary": filled})))[0]
 
 
 def message_summarization(component: MessageSummarizationTransform) -> Apply:

@@ -1,13 +1,21 @@
-"""Plugins that come with a request: checked before anything runs, on every server."""
+"""Plugins that come with a request: checked before anything runs, on every server; run in
+a process of their own, of which nothing is left."""
 
 import json
+import shutil
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from heddle.server.code import MAX_MANIFEST, MAX_PLUGINS, MAX_SOURCE
-from tests.heddle.server.serving import STRAIGHT, Served, server
+from tests.heddle.server.serving import STRAIGHT, Served, server, sse
+from tests.heddle.server.test_socket import connected
+from tests.heddle.server.test_submitted_tools import lives
+from tests.support.flows import component, end, flow, llm, model, start
 
 NODE = {"componentType": "Shout", "kind": "node"}
 MANIFEST = {"name": "shouter", "version": "1", "components": [NODE]}
@@ -162,3 +170,246 @@ def test_a_plugin_that_nobody_names_starts_nothing(served: Served) -> None:
     broken = [{**PLUGIN, "source": "this is no program"}]
     assert ask(served, broken)[0] == (200 if code else 400)
     assert ask(served, broken, "/v1/validate")[0] == (200 if code else 400)
+
+
+# --- running ------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("running")
+
+
+@pytest.fixture(scope="module")
+def running(home: Path) -> Iterator[Served]:
+    flags = ("--allow-request-code", "--plugin-timeout", "20000")
+    with server(home, *flags, variables={"OPERATORS_SECRET": "sesame"}) as found:
+        yield found
+
+
+@pytest.fixture
+def code(home: Path, running: Served) -> Iterator[Path]:
+    """The server's folder for code, empty before and after."""
+    [found] = (home / "tmp").glob("heddle-code-*")
+    assert not list(found.iterdir())
+    yield found
+    running.until(lambda: not list(found.iterdir()))
+    assert list((home / "tmp").iterdir()) == [found]
+
+
+LANGUAGES = [
+    "py",
+    pytest.param("js", marks=pytest.mark.skipif(not shutil.which("node"), reason="node")),
+]
+LOOK = {
+    "py": """
+import os
+from heddle.plugin import serve
+
+def execute(given, ctx):
+    print("a line that is no frame")
+    found = given.get("found", []) + [os.getpid(), sorted(os.environ), os.getcwd()]
+    return {"output": {"found": found}}
+
+serve({"Look": {"execute": execute}})
+""",
+    "js": """
+import process from "node:process";
+serve({ Look: { execute(given, ctx) {
+  console.log("a line");
+  const names = Object.keys(process.env).sort();
+  const found = [...(given.found ?? []), process.pid, names, process.cwd()];
+  return { output: { found } };
+} } });
+""",
+}
+TWICE = flow(
+    [start(), component("Look", "one"), component("Look", "two"), end()],
+    ["start", "one", "two", "end"],
+)
+
+
+def brought(source: str, language: str, *types: str, **more: Any) -> dict[str, Any]:
+    manifest = {
+        "name": "brought",
+        "version": "1",
+        "components": [{"componentType": each, "kind": "node"} for each in types],
+        **more,
+    }
+    return {"name": "b", "language": language, "manifest": manifest, "source": source}
+
+
+def alone(type_: str) -> dict[str, Any]:
+    return flow([start(), component(type_, "one"), end()], ["start", "one", "end"])
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_plugin_has_one_process_a_run_and_nothing_in_its_environment(
+    running: Served, code: Path, language: str
+) -> None:
+    body = {"flow": TWICE, "plugins": [brought(LOOK[language], language, "Look")]}
+
+    def ask(_: int) -> Any:
+        done = running.ask("POST", "/v1/runs", body)
+        assert done.status == 200, done.body
+        return done.json["state"]["found"]
+
+    with ThreadPoolExecutor(2) as pool:
+        runs = list(pool.map(ask, range(2)))
+    for pid, names, folder, again, *_ in runs:
+        assert pid == again
+        # What Python sets for itself.
+        assert set(names) <= {"LC_CTYPE"}
+        assert folder.startswith(f"{code}/")
+        assert not lives(pid)
+    assert len({run[0] for run in runs}) == len({run[2] for run in runs}) == 2
+    assert not any("a line" in line for line in running.log)
+
+
+def test_plans_beside_different_plugins_are_different_plans(
+    running: Served, code: Path
+) -> None:
+    """The same document, and components of one name that give something else."""
+    source = """
+from heddle.plugin import serve
+serve({"Give": {"execute": lambda given, ctx: {"output": {"out": "7"}}}})
+"""
+    for kind, expected in (("integer", 500), ("string", 200)):
+        plugin = brought(source, "py", "Give")
+        plugin["manifest"]["components"][0]["outputs"] = [{"title": "out", "type": kind}]
+        body = {"flow": alone("Give"), "plugins": [plugin]}
+        assert running.ask("POST", "/v1/runs", body).status == expected
+    # And none without.
+    assert running.ask("POST", "/v1/runs", {"flow": alone("Give")}).status == 400
+
+
+def test_a_plugin_runs_the_tools_of_its_own_run(running: Served, code: Path) -> None:
+    source = """
+from heddle.plugin import serve
+
+async def execute(given, ctx):
+    return {"output": await ctx.run_tool("act", {})}
+
+serve({"Busy": {"execute": execute}})
+"""
+    plugin = brought(source, "py", "Busy", capabilities=["runTool"])
+
+    def ask(n: int) -> Any:
+        act = {"name": "act", "interpreter": "sh", "source": f"echo '{{\"n\": {n}}}'"}
+        body = {"flow": alone("Busy"), "plugins": [plugin], "tools": [act]}
+        return running.ask("POST", "/v1/runs", body).json["state"]
+
+    with ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(ask, range(3))) == [{"n": 0}, {"n": 1}, {"n": 2}]
+    body = {"flow": alone("Busy"), "plugins": [plugin]}
+    assert running.ask("POST", "/v1/runs", body).status == 500
+
+
+STUBBORN = {
+    "py": """
+import os, signal, subprocess, time
+from heddle.plugin import serve
+
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+def execute(given, ctx):
+    left = [subprocess.Popen(["/bin/sleep", "300"], start_new_session=own).pid
+            for own in (False, True)]
+    with open(given["mark"] + ".new", "w") as mark:
+        print(os.getpid(), *left, file=mark)
+    os.rename(given["mark"] + ".new", given["mark"])
+    while True:
+        time.sleep(1)
+
+serve({"Stick": {"execute": execute}})
+""",
+    "js": """
+import { spawn } from "node:child_process";
+import { renameSync, writeFileSync } from "node:fs";
+process.on("SIGTERM", () => {});
+serve({ Stick: { execute({ mark }) {
+  const left = [false, true].map(
+    (detached) => spawn("/bin/sleep", ["300"], { detached, stdio: "ignore" }).pid);
+  writeFileSync(mark + ".new", [process.pid, ...left].join(" "));
+  renameSync(mark + ".new", mark);
+  for (;;) {}
+} } });
+""",
+}
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_nothing_of_a_plugin_that_does_not_listen_outlives_its_run(
+    running: Served, code: Path, tmp_path: Path, language: str
+) -> None:
+    mark = tmp_path / "mark"
+    body = {
+        "flow": alone("Stick"),
+        "inputs": {"mark": str(mark)},
+        "plugins": [brought(STUBBORN[language], language, "Stick")],
+    }
+    run = running.ask("POST", "/v1/runs?detach=true", body).json["run"]
+    running.until(mark.exists)
+    pids = [int(word) for word in mark.read_text().split()]
+    assert all(map(lives, pids))
+    begun = time.monotonic()
+    assert running.ask("DELETE", f"/v1/runs/{run}").status == 202
+    running.until(lambda: not any(map(lives, pids)))
+    assert time.monotonic() - begun < 15
+    running.until(lambda: running.ask("GET", f"/v1/runs/{run}").json["status"] != "running")
+
+
+def test_a_plugin_that_ends_is_quoted_without_a_folder(
+    running: Served, home: Path, code: Path
+) -> None:
+    body = {
+        "flow": alone("Gone"),
+        "plugins": [brought("raise SystemExit('no such luck')", "py", "Gone")],
+    }
+    done = running.ask("POST", "/v1/runs", body)
+    assert done.status == 500
+    assert "no such luck" in done.error[1]
+    assert str(home) not in done.error[1]
+    broken = brought("def oops(:", "py", "Gone")
+    done = running.ask("POST", "/v1/runs", {**body, "plugins": [broken]})
+    assert "SyntaxError" in done.error[1]
+    assert str(home) not in done.error[1]
+    assert code.name not in done.error[1]
+
+
+def test_a_stream_and_a_provider_of_the_caller_s(running: Served, code: Path) -> None:
+    source = """
+from heddle.plugin import serve
+serve({"Parrot": {"chat": lambda request, ctx: {
+    "content": request["messages"][-1]["content"], "finish_reason": "stop"}}})
+"""
+    plugin = brought(source, "py")
+    plugin["manifest"]["components"] = [{"componentType": "Parrot", "kind": "provider"}]
+    asks = llm("ask", "say {{a}}", llm_config=component("Parrot", "bird"))
+    made = flow([start(), asks, end()], ["start", "ask", "end"])
+    body = {"flow": made, "inputs": {"a": "hi"}, "plugins": [plugin]}
+    done = running.ask("POST", "/v1/runs?stream=true", body)
+    state = json.loads(sse(done.body)[-1]["data"])["state"]
+    assert state["generated_text"] == "say hi"
+
+
+async def test_a_run_frame_brings_its_plugins(running: Served, code: Path) -> None:
+    plugins = [brought(LOOK["py"], "py", "Look")]
+    async with connected(running) as client:
+        await client.run(flow=TWICE, plugins=plugins)
+        [*_, told] = await client.until(type="end")
+        assert told["status"] == "completed", told
+        await client.say(type="run", ref="b", flow=TWICE, plugins=with_manifest(files=[1]))
+        [*_, told] = await client.until(type="refused")
+        assert told["error"]["type"] == "SubmissionRefused"
+
+
+def test_a_component_of_a_plugin_reaches_no_further_than_the_flow(
+    running: Served, code: Path
+) -> None:
+    """What it is configured with is the caller's too."""
+    inner = {**component("Look", "one"), "llm_config": model(api_key="$OPERATORS_SECRET")}
+    made = flow([start(), inner, end()], ["start", "one", "end"])
+    body = {"flow": made, "plugins": [brought(LOOK["py"], "py", "Look")]}
+    done = running.ask("POST", "/v1/runs", body)
+    assert (done.status, done.error[0]) == (400, "SubmissionRefused")
