@@ -148,6 +148,11 @@ _ENGINE: Final[tuple[Callable[[Any], Any], ...]] = (
         type=COUNT,
         help="Tools that run at a time.  [default: 4 for each core]",
     ),
+    click.option(
+        "--discover-tools",
+        is_flag=True,
+        help="Let plugins say themselves which tools they have.",
+    ),
     _time("--tool-timeout", 30_000, "Time for one execution of a tool."),
     _time("--timeout", 300_000, "Time for a whole run."),
     _count("--max-iterations", 50, "Node executions in a run."),

@@ -36,7 +36,9 @@ from plugins_host import Fault
 
 if TYPE_CHECKING:
     from heddle.engine.gate import Policies
+    from heddle.plugin_tools import AnyTool
     from heddle.policy_counts import PolicyCounts
+    from heddle.tools import Mount
     from plugins_host import (
         Answerer,
         Encoder,
@@ -225,10 +227,6 @@ def _refuse_unserved(plugin: "Plugin") -> None:
         for each in manifest.components
         if each.kind is Kind.STORE
     ]
-    if manifest.tools or manifest.discover_tools:
-        unserved.append("it provides tools, which this version takes from folders only")
-    if manifest.files:
-        unserved.append("it brings files, which this version does not use")
     for what in unserved[:1]:
         raise NotServedYet(
             what,
@@ -272,12 +270,16 @@ class OpenPlugins(Struct, frozen=True):
         components: Nodes, transforms and providers, by component type.
         encoders: By protocol.
         askers: Who answers for each plugin, by its name.
+        tools: Those that manifests declare, by name.
+        mounts: Files that workspaces have in them.
     """
 
     policies: "Policies | None" = None
     components: "Mapping[str, Served]" = {}
     encoders: "Mapping[str, Encoder]" = {}
     askers: "Mapping[str, Answerer]" = {}
+    tools: "Mapping[str, AnyTool]" = {}
+    mounts: "tuple[Mount, ...]" = ()
 
     def and_also(self, brought: "OpenPlugins") -> "OpenPlugins":
         """These and what a run brings; policies are the operator's alone."""
@@ -286,6 +288,8 @@ class OpenPlugins(Struct, frozen=True):
             {**self.components, **brought.components},
             {**self.encoders, **brought.encoders},
             {**self.askers, **brought.askers},
+            {**self.tools, **brought.tools},
+            (*self.mounts, *brought.mounts),
         )
 
 
@@ -354,7 +358,22 @@ async def open_plugins(
                 if isinstance(each, EncoderComponent)
             },
             askers,
+            *_tools_and_files(loaded.plugins, askers, patience, log),
         )
+
+
+def _tools_and_files(
+    plugins: "Sequence[Plugin]",
+    askers: Mapping[str, Any],
+    patience: float,
+    log: "PluginLog",
+) -> "tuple[Mapping[str, AnyTool], tuple[Mount, ...]]":
+    """What plugins bring to tools; loads nothing when they bring none."""
+    if not any(plugin.manifest.tools or plugin.manifest.files for plugin in plugins):
+        return {}, ()
+    from heddle.plugin_tools import files_of, tools_of
+
+    return tools_of(plugins, askers, patience=patience, log=log), files_of(plugins)
 
 
 def _asker(plugin: "Plugin", fleet: "Fleet", log: "PluginLog") -> Any:
@@ -367,6 +386,8 @@ def _asker(plugin: "Plugin", fleet: "Fleet", log: "PluginLog") -> Any:
             plugin.home.handlers,
             capabilities=frozenset(each.value for each in plugin.manifest.capabilities),
             log=log,
+            tools=plugin.home.tools,
+            list_tools=plugin.home.list_tools,
         )
     return fleet[plugin.name] if plugin.home.program is not None else None
 

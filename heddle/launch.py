@@ -37,6 +37,7 @@ from plugins_host import Fault
 
 if TYPE_CHECKING:
     from heddle.engine.run import Run
+    from heddle.plugin_tools import Discovery
     from heddle.policy_counts import PolicyCounts
     from heddle.services import ModelService
     from heddle.tools import ToolProgram, Tools
@@ -99,6 +100,7 @@ class RunOptions(Struct, frozen=True):
     plugins: tuple[str, ...] = ()
     plugin_config: tuple[str, ...] = ()
     plugin_env: tuple[str, ...] = ()
+    discover_tools: bool = False
 
     @property
     def limits(self) -> Limits:
@@ -230,17 +232,19 @@ class Engine:
         tools: "Tools | None",
         plugins: OpenPlugins,
         limits: Limits,
+        discovery: "Discovery | None" = None,
     ) -> None:
         from heddle.services import ToolService
 
         self._models = models
         self._tools = tools
-        self._tool_service = ToolService(tools)
+        self._tool_service = ToolService(tools, mounts=plugins.mounts)
         self._plugins = plugins
+        self._discovery = discovery
         self._limits = limits
 
     def tool_names(self) -> list[str]:
-        """The tools of the folder, sorted."""
+        """The tools of the folder and of plugins, sorted."""
         return [] if self._tools is None else sorted(self._tools.names)
 
     def encoder(self, protocol: str) -> "Encoder | None":
@@ -253,7 +257,7 @@ class Engine:
 
     def with_models(self, models: "ModelService") -> "Engine":
         """The same, with model calls made by another."""
-        return Engine(models, self._tools, self._plugins, self._limits)
+        return Engine(models, self._tools, self._plugins, self._limits, self._discovery)
 
     async def run(
         self,
@@ -321,11 +325,18 @@ class Engine:
         from heddle.services import ToolService
         from heddle.tools import Tools
 
-        both = (Tools() if self._tools is None else self._tools).and_also(tools)
+        own = Tools() if self._tools is None else self._tools
+        both = own.and_also({**plugins.tools, **tools})
         all_plugins = self._plugins.and_also(plugins)
-        made = Engine(self._models, both, all_plugins, self._limits)
-        made._tool_service = ToolService(both, within=within)
+        made = Engine(self._models, both, all_plugins, self._limits, self._discovery)
+        made._tool_service = ToolService(both, within=within, mounts=all_plugins.mounts)
         return made
+
+    async def look_for_tools(self, prepared: Prepared) -> None:
+        """Ask plugins that find tools again, where that may bring some the flow uses."""
+        if self._discovery is not None and prepared.plan.tools:
+            wanted = {name for names in prepared.plan.tools.values() for name in names}
+            await self._discovery.look_for(wanted)
 
     def check_inputs(self, prepared: Prepared, inputs: Mapping[str, Any]) -> None:
         """See that a run could start from these inputs, as far as that is known before.
@@ -403,17 +414,70 @@ async def open_engine(
 
     tools = _tools(options)
     installed = install(options) if installed is None else installed
+    _refuse_taken(installed, tools)
+    log = plugin_log or log_plugin_line
     async with (
         installation.open_plugins(
             installed,
-            log=plugin_log or log_plugin_line,
+            log=log,
             patience=options.plugin_timeout,
             start=start_plugins,
             watch=watch,
         ) as plugins,
         open_models(os.environ) as models,
     ):
-        yield Engine(models, tools, plugins, options.limits)
+        if plugins.tools:
+            tools = (tools or _no_tools(options)).and_also(plugins.tools)
+        discovery = _discovery(options, installed, plugins, tools, log)
+        if discovery is not None:
+            await discovery.begin()
+            tools = (tools or _no_tools(options)).and_also(discovery.tools)
+        yield Engine(models, tools, plugins, options.limits, discovery)
+
+
+def _refuse_taken(installed: Installed, tools: "Tools | None") -> None:
+    """See that plugins and the operator's folder have no tool in common."""
+    loaded = installed.plugins
+    if loaded is None or tools is None:
+        return
+    if any(plugin.manifest.tools for plugin in loaded.plugins):
+        from heddle.plugin_tools import refuse_taken
+
+        refuse_taken(loaded.plugins, tools.names)
+
+
+def _discovery(
+    options: RunOptions,
+    installed: Installed,
+    plugins: OpenPlugins,
+    tools: "Tools | None",
+    log: "PluginLog",
+) -> "Discovery | None":
+    """The tools that plugins find, when the operator lets them."""
+    loaded = installed.plugins
+    finders = [
+        plugin
+        for plugin in (() if loaded is None else loaded.plugins)
+        if plugin.manifest.discover_tools
+    ]
+    if not finders:
+        return None
+    if not options.discover_tools:
+        from plugins_host import PluginLine
+
+        for plugin in finders:
+            told = "it finds tools when it is asked, which --discover-tools allows"
+            log(PluginLine(plugin.name, "host", told))
+        return None
+    from heddle.plugin_tools import Discovery
+
+    return Discovery(
+        finders,
+        plugins.askers,
+        () if tools is None else tools.names,
+        patience=options.plugin_timeout,
+        log=log,
+    )
 
 
 async def run(
@@ -446,10 +510,15 @@ def _tools(options: RunOptions) -> "Tools | None":
     """The tools of the folder; None without one."""
     if options.tools_dir is None:
         return None
+    from heddle.tools import find_tools
+
+    return _no_tools(options).and_also(find_tools(Path(options.tools_dir)))
+
+
+def _no_tools(options: RunOptions) -> "Tools":
+    """None, with the limits of those that are added."""
     from heddle.tools import Slots, Tools, default_limit
 
-    return Tools.in_folder(
-        Path(options.tools_dir),
-        slots=Slots(options.max_tools or default_limit()),
-        timeout=options.tool_timeout,
+    return Tools(
+        slots=Slots(options.max_tools or default_limit()), timeout=options.tool_timeout
     )

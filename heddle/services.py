@@ -6,16 +6,16 @@ for a flow without a model must not pay for one.
 """
 
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from heddle.spec import Component
-from plugins_host import ModelRequest, ModelResponse
+from plugins_host import CallServices, ModelRequest, ModelResponse
 
 if TYPE_CHECKING:
     from heddle.models import Endpoint, ModelClient
-    from heddle.tools import Tools
+    from heddle.tools import Mount, Tools
 
 MAX_ENDPOINTS: Final = 1024
 """LLM configurations whose endpoint is kept; more are worked out again, in microseconds."""
@@ -89,17 +89,25 @@ class ToolService:
     Args:
         tools: By name; None for none.
         within: The folder that workspaces are made in; None for the system's temporary one.
+        mounts: Files that workspaces have in them.
     """
 
-    def __init__(self, tools: "Tools | None", *, within: str | None = None) -> None:
+    def __init__(
+        self,
+        tools: "Tools | None",
+        *,
+        within: str | None = None,
+        mounts: "Sequence[Mount]" = (),
+    ) -> None:
         self._tools = tools
         self._within = within
+        self._mounts = mounts
 
     def workspace(self) -> AbstractAsyncContextManager[Any]:
         """A fresh folder for one execution of a node."""
         from heddle.tools import open_workspace
 
-        return open_workspace(self._within)
+        return open_workspace(self._within, self._mounts)
 
     async def folder(self, workspace: Any, /) -> str:
         """The path of a workspace, which is there from now on."""
@@ -109,13 +117,22 @@ class ToolService:
         return path
 
     async def run(
-        self, name: str, arguments: Mapping[str, Any], /, *, workspace: Any, run_key: object
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        /,
+        *,
+        workspace: Any,
+        run_key: object,
+        services: CallServices | None = None,
     ) -> Mapping[str, Any]:
         """The tool's output; raises a `ToolFault` that says why not."""
         from heddle.tools import Tools
 
         tools = Tools() if self._tools is None else self._tools
-        return await tools.run(name, arguments, workspace=workspace, run_key=run_key)
+        return await tools.run(
+            name, arguments, workspace=workspace, run_key=run_key, services=services
+        )
 
 
 @asynccontextmanager

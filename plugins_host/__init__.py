@@ -88,6 +88,7 @@ if TYPE_CHECKING:
         PlainComponent,
         ProviderComponent,
         TransformComponent,
+        tool_schema_problem,
     )
     from plugins_host.model_edits import (
         response_fields,
@@ -264,6 +265,7 @@ _HOMES: Final = {
         "PlainComponent",
         "ProviderComponent",
         "TransformComponent",
+        "tool_schema_problem",
     ),
     "chatting": (
         "Assembly",
@@ -374,6 +376,7 @@ __all__ = [
     "open_pipe",
     "response_fields",
     "sentence",
+    "tool_schema_problem",
 ]
 
 

@@ -118,7 +118,12 @@ class _Checking:
                 each.value for each in self._plugin.manifest.capabilities
             )
             asker = InProcessPlugin(
-                self._plugin.name, home.handlers, capabilities=capabilities, log=self._log
+                self._plugin.name,
+                home.handlers,
+                capabilities=capabilities,
+                log=self._log,
+                tools=home.tools,
+                list_tools=home.list_tools,
             )
             await self._ask_all(asker)
         elif home.program is not None:

@@ -10,7 +10,7 @@ loop, which nothing can interrupt: it has to be quick.
 """
 
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final, NamedTuple
 
@@ -61,6 +61,8 @@ class InProcessPlugin:
         handlers: By component type.
         capabilities: The reverse calls that its manifest asks for and the host grants.
         log: Told what the plugin's own mistakes are, as of a process's stderr.
+        tools: Functions by the names of their tools.
+        list_tools: Says which tools the plugin found.
     """
 
     def __init__(
@@ -70,9 +72,13 @@ class InProcessPlugin:
         *,
         capabilities: frozenset[str],
         log: PluginLog,
+        tools: Mapping[str, Any] | None = None,
+        list_tools: Callable[[], Any] | None = None,
     ) -> None:
         self.name = name
-        self._dispatch = Dispatch(handlers, admits=_ADMITS)
+        self._dispatch = Dispatch(
+            handlers, tools=tools, list_tools=list_tools, admits=_ADMITS
+        )
         self._capabilities = capabilities
         self._log = log
 

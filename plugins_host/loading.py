@@ -10,9 +10,9 @@ process of its own; anything else is a Python module, which becomes part of hedd
 """
 
 import os
-from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
-from typing import Any, Final
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
@@ -26,6 +26,7 @@ from plugins_host.manifest import (
     Manifest,
     MiddlewareComponent,
     check_manifest,
+    nested,
     read_manifest,
 )
 from plugins_host.program import PluginProgram, chosen_environment
@@ -54,9 +55,14 @@ class OutOfProcess(Struct, frozen=True):
 
 
 class InProcess(Struct, frozen=True):
-    """The plugin's handlers are part of heddle."""
+    """The plugin's handlers are part of heddle.
+
+    ``tools`` are the functions of its tools by name, ``list_tools`` says which it found.
+    """
 
     handlers: HandlerTable
+    tools: Mapping[str, Any] = {}
+    list_tools: Callable[[], Any] | None = None
 
 
 class Plugin(Struct, frozen=True):
@@ -67,12 +73,16 @@ class Plugin(Struct, frozen=True):
         manifest: What it says about itself.
         home: Where its handlers are.
         formats: Of documents; a module may bring some.
+        folder: The real path of the folder that its files are in.
+        environment: What its tools find in their environment; None for heddle's own.
     """
 
     source: str
     manifest: Manifest
     home: OutOfProcess | InProcess
     formats: tuple[PluginFormat, ...] = ()
+    folder: str = ""
+    environment: Mapping[str, str] | None = None
 
     @property
     def name(self) -> str:
@@ -199,7 +209,8 @@ def _load_brought(
             chosen_environment({}, submitted=True),
             frozenset(each.value for each in manifest.capabilities),
         )
-    return Plugin(brought.source, manifest, OutOfProcess(program))
+    home = OutOfProcess(program)
+    return Plugin(brought.source, manifest, home, folder=str(folder), environment={})
 
 
 class _Home(Struct, frozen=True):
@@ -217,14 +228,17 @@ def _load(
 ) -> Plugin:
     home: OutOfProcess | InProcess
     formats: tuple[PluginFormat, ...] = ()
+    inside: Path | None = None
     if source.endswith(".json"):
         path = Path(source)
         manifest = read_manifest(path, builtin_types=builtin_types)
         home = OutOfProcess(_program(manifest, path, process))
     else:
-        manifest, home, formats = _import_plugin(source, builtin_types)
+        manifest, home, formats, inside = _import_plugin(source, builtin_types)
     _check_capabilities(manifest, source, granted)
-    return Plugin(source, manifest, home, formats)
+    folder = inside or Path(source).resolve().parent
+    environment = process.environment if isinstance(home, OutOfProcess) else None
+    return Plugin(source, manifest, home, formats, str(folder), environment)
 
 
 def _check_capabilities(
@@ -259,6 +273,8 @@ def _refuse_duplicates(plugins: Sequence[Plugin]) -> None:
     names: dict[str, Plugin] = {}
     types: dict[str, Plugin] = {}
     tools: dict[str, Plugin] = {}
+    shadows: dict[str, Plugin] = {}
+    places: dict[PurePosixPath, Plugin] = {}
     formats: dict[str, Plugin] = {}
     protocols: dict[str, Plugin] = {}
     for plugin in plugins:
@@ -266,15 +282,22 @@ def _refuse_duplicates(plugins: Sequence[Plugin]) -> None:
         for component in plugin.manifest.components:
             _take(types, component.component_type, plugin, "component type")
         for tool in plugin.manifest.tools:
-            if not tool.shadows:
-                _take(tools, tool.name, plugin, "tool")
+            _take(shadows if tool.shadows else tools, tool.name, plugin, "tool")
+        for file in plugin.manifest.files:
+            dest = PurePosixPath(file.dest)
+            clash = next((each for each in places if nested(each, dest)), dest)
+            _take(places, clash, plugin, "file")
+            places[dest] = plugin
         for each in plugin.formats:
             _take(formats, each.name, plugin, "format")
         for encoder in plugin.manifest.encoders:
             _take(protocols, encoder.protocol, plugin, "protocol")
 
 
-def _take(taken: dict[str, Plugin], name: str, plugin: Plugin, what: str) -> None:
+Name = TypeVar("Name", str, PurePosixPath)
+
+
+def _take(taken: dict[Name, Plugin], name: Name, plugin: Plugin, what: str) -> None:
     first = taken.setdefault(name, plugin)
     if first is plugin:
         return
@@ -283,7 +306,7 @@ def _take(taken: dict[str, Plugin], name: str, plugin: Plugin, what: str) -> Non
     elif what == "name":
         told = f"{first.source} is called {name!r} as well"
     else:
-        told = f"the {what} {name!r} is also provided by {first.source}"
+        told = f"the {what} {str(name)!r} is also provided by {first.source}"
     raise PluginRefused(
         told,
         where=f"{plugin.source} (plugin {plugin.name!r})",
@@ -293,7 +316,7 @@ def _take(taken: dict[str, Plugin], name: str, plugin: Plugin, what: str) -> Non
 
 def _import_plugin(
     source: str, builtin_types: Collection[str]
-) -> tuple[Manifest, InProcess, tuple[PluginFormat, ...]]:
+) -> tuple[Manifest, InProcess, tuple[PluginFormat, ...], Path]:
     from plugins_host.modules import import_module
 
     module, folder = import_module(source)
@@ -310,6 +333,14 @@ def _import_plugin(
             )
     assert isinstance(handlers, Mapping)
     formats = read_formats(getattr(module, "formats", {}), where=source)
+    tools = getattr(module, "tools", {})
+    lister = getattr(module, "list_tools", None)
+    if not isinstance(tools, Mapping):
+        raise PluginRefused(
+            f"'tools' is {type(tools).__name__}, and should be a dict",
+            where=source,
+            fix="Write functions by the names of their tools, as for serve(tools=…).",
+        )
     manifest = check_manifest(
         raw,
         file=source,
@@ -326,6 +357,17 @@ def _import_plugin(
         for other in manifest.components:
             if other.kind in SERVED_BY:
                 table.function(other.component_type, SERVED_BY[other.kind])
+        for tool in manifest.tools:
+            if tool.component_type is not None and not callable(tools.get(tool.name)):
+                raise HandlerMissing(
+                    f"nothing serves the tool {tool.name!r}. "
+                    f"Write tools = {{{tool.name!r}: function}}."
+                )
+        if manifest.discover_tools and not callable(lister):
+            raise HandlerMissing(
+                "the manifest says discoverTools and nothing lists them. "
+                "Write a function list_tools."
+            )
     except HandlerMissing as error:
         raise PluginRefused(
             str(error), where=f"{source} (plugin {manifest.name!r})"
@@ -335,4 +377,4 @@ def _import_plugin(
             f"the handlers cannot be made: {type(error).__name__}: {error}",
             where=f"{source} (plugin {manifest.name!r})",
         ) from error
-    return manifest, InProcess(table), formats
+    return manifest, InProcess(table, tools, lister), formats, folder

@@ -585,28 +585,10 @@ class _Reading:
             self._refuse(path, f"{written!r} is not executable", f"Run chmod +x {written}.")
 
     def _check_tool_schema(self, schema: dict[str, Any], path: str) -> None:
-        size = len(msgspec.json.encode(schema))
-        if size > MAX_SCHEMA_BYTES:
-            self._refuse(
-                path,
-                f"the schema takes {size} bytes, and may take {MAX_SCHEMA_BYTES}",
-                "Describe less of it.",
-            )
-        elif _depth(schema) > MAX_SCHEMA_DEPTH:
-            self._refuse(
-                path,
-                f"the schema is nested {_depth(schema)} levels deep, and may be "
-                f"{MAX_SCHEMA_DEPTH}",
-                "Flatten it.",
-            )
-        elif schema.get("type", "object") != "object":
-            self._refuse(
-                f"{path}.type",
-                f"{_shown(schema['type'])} is not the type of an object",
-                "Write 'object': a tool takes and gives objects.",
-            )
-        else:
-            self._check_schema(schema, path, "")
+        found = _schema_problem(schema)
+        if found is not None:
+            inner, what, fix = found
+            self._refuse(f"{path}{inner}", what, fix)
 
     def _files(self, raw: object) -> tuple[FileEntry, ...]:
         known = _known(FileEntry)
@@ -624,11 +606,12 @@ class _Reading:
             values = self._fields(each, path, known)
             if isinstance(values.get("path"), str):
                 real = self._inside(values["path"], f"{path}.path")
-                if real is not None and not real.exists():
+                if real is not None and not real.is_file():
+                    kind = "is no file" if real.exists() else "is not there"
                     self._refuse(
                         f"{path}.path",
-                        f"there is no file {values['path']!r}",
-                        "Check the path.",
+                        f"{values['path']!r} {kind}",
+                        "Name a file below the manifest's own folder.",
                     )
             if isinstance(values.get("dest"), str):
                 self._check_destination(values["dest"], f"{path}.dest", taken)
@@ -652,7 +635,7 @@ class _Reading:
                 f"{written!r} is the destination of {taken[dest]} already",
                 "Give each file a destination of its own.",
             )
-        elif clash := next((each for each in taken if _nested(each, dest)), None):
+        elif clash := next((each for each in taken if nested(each, dest)), None):
             self._refuse(
                 path,
                 f"{written!r} and the destination of {taken[clash]} lie inside each other",
@@ -781,7 +764,37 @@ class _Reading:
 _PROVIDE: Final = "Declare 'components' or 'tools', or set 'discoverTools'."
 
 
-def _nested(one: PurePosixPath, other: PurePosixPath) -> bool:
+def _schema_problem(schema: dict[str, Any]) -> tuple[str, str, str] | None:
+    """What stands against a tool's schema: where in it, what, and the fix."""
+    size = len(msgspec.json.encode(schema))
+    if size > MAX_SCHEMA_BYTES:
+        what = f"the schema takes {size} bytes, and may take {MAX_SCHEMA_BYTES}"
+        return "", what, "Describe less of it."
+    depth = _depth(schema)
+    if depth > MAX_SCHEMA_DEPTH:
+        what = f"the schema is nested {depth} levels deep, and may be {MAX_SCHEMA_DEPTH}"
+        return "", what, "Flatten it."
+    if schema.get("type", "object") != "object":
+        what = f"{_shown(schema['type'])} is not the type of an object"
+        return ".type", what, "Write 'object': a tool takes and gives objects."
+    # Loaded only here: it takes longer than all the rest of reading a manifest.
+    from plugins_host.settings import schema_problem
+
+    problem = schema_problem(schema)
+    if problem is None:
+        return None
+    where, said = problem
+    return where, f"this is no JSON Schema: {said}", "Correct it."
+
+
+def tool_schema_problem(schema: dict[str, Any]) -> str:
+    """What stands against the schema of a tool that a plugin found; empty for nothing."""
+    found = _schema_problem(schema)
+    return "" if found is None else found[1]
+
+
+def nested(one: PurePosixPath, other: PurePosixPath) -> bool:
+    """Whether one lies inside the other, or they are the same."""
     return one.is_relative_to(other) or other.is_relative_to(one)
 
 

@@ -98,7 +98,7 @@ def check(
         return report
     report["warnings"] = [described(each) for each in prepared.warnings]
     if tools_dir is not None:
-        report["problems"] = tool_problems(prepared.plan.tools, tools_dir)
+        report["problems"] = tool_problems(prepared.plan.tools, tools_dir, installed)
     report["valid"] = not report["problems"]
     return report
 
@@ -108,18 +108,32 @@ def described(problem: Any) -> dict[str, str]:
     return {"path": problem.path, "what": problem.what, "fix": problem.fix}
 
 
-def tool_problems(used: Any, tools_dir: str) -> list[dict[str, str]]:
-    """What stands against the tools that the nodes of a flow use."""
+def tool_problems(
+    used: Any, tools_dir: str, installed: "Installed"
+) -> list[dict[str, str]]:
+    """What stands against the tools that the nodes of a flow use.
+
+    Plugins that find tools are not asked, for nothing is started: with one of them, a tool
+    that is not there may be theirs.
+    """
     from heddle.tools import Tools
 
+    plugins = () if installed.plugins is None else installed.plugins.plugins
+    theirs = {tool.name for plugin in plugins for tool in plugin.manifest.tools}
+    found = any(plugin.manifest.discover_tools for plugin in plugins)
     try:
         tools = Tools.in_folder(Path(tools_dir))
+        if theirs:
+            from heddle.plugin_tools import refuse_taken
+
+            refuse_taken(plugins, tools.names)
     except Fault as error:
         return [{"path": "", "what": f"{error.where}: {error.what}", "fix": error.fix}]
     return [
         {"path": f"node {node!r}", "what": f"{fault.where}: {fault.what}", "fix": fault.fix}
         for node, names in used.items()
         for fault in tools.problems(names)
+        if fault.tool not in theirs and not (found and fault.tool not in tools.names)
     ]
 
 

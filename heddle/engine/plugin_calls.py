@@ -26,6 +26,9 @@ from plugins_host import (
     Served,
 )
 
+MAX_TOOL_DEPTH: Final = 8
+"""Tools inside one another: a tool that runs itself ends before its run does."""
+
 LLM_CONFIG: Final = "llm_config"
 """The field under which a component has a model of its own."""
 
@@ -154,13 +157,23 @@ class RunServices:
 
     async def run_tool(self, name: str, given: dict[str, Any], /) -> object:
         """Run a tool of the run. It is no call of a model, so no seam is asked."""
+        return await self._run_tool(name, given, 1)
+
+    async def _run_tool(self, name: str, given: dict[str, Any], depth: int) -> object:
         context, tools = self._context, self._context.services.tools
+        services = ToolServices(context, depth)
         if self._workspace is not None:
             return await tools.run(
-                name, given, workspace=self._workspace, run_key=context.run
+                name,
+                given,
+                workspace=self._workspace,
+                run_key=context.run,
+                services=services,
             )
         async with tools.workspace() as workspace:
-            return await tools.run(name, given, workspace=workspace, run_key=context.run)
+            return await tools.run(
+                name, given, workspace=workspace, run_key=context.run, services=services
+            )
 
     def emit_event(self, component_type: str, name: str, data: Any, /) -> None:
         """Publish an event of the run under the plugin's name for it."""
@@ -172,6 +185,37 @@ class RunServices:
         """Publish a log line of the run."""
         context = self._context
         context.report(PluginLogged(context.name, context.type, level, message))
+
+
+class ToolServices(RunServices):
+    """What a tool that a plugin serves may use: other tools and events, and no model.
+
+    Args:
+        context: The execution that it works for.
+        depth: How many tools it runs inside.
+    """
+
+    __slots__ = ("_depth",)
+
+    def __init__(self, context: NodeContext, depth: int = 0) -> None:
+        super().__init__(context)
+        self._depth = depth
+
+    async def run_tool(self, name: str, given: dict[str, Any], /) -> object:
+        """Run another tool of the run, unless too many run inside one another."""
+        if self._depth >= MAX_TOOL_DEPTH:
+            raise NodeFault(
+                f"{MAX_TOOL_DEPTH} tools run inside one another",
+                fix="See that a tool does not run itself.",
+            )
+        return await self._run_tool(name, given, self._depth + 1)
+
+    async def call_model(self, _: str, __: ModelRequest, /) -> ModelResponse:
+        """Refused: a tool is no component, and so has no ``llm_config``."""
+        raise NodeFault(
+            "a tool has no 'llm_config' of its own",
+            fix="Write a node, which a document can give one.",
+        )
 
 
 class PluginServices(RunServices):

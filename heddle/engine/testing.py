@@ -17,6 +17,7 @@ from heddle.events import Event
 from heddle.spec import Component, read_document
 from plugins_host import (
     CAPABILITIES,
+    CallServices,
     Chain,
     Half,
     HandlerTable,
@@ -105,7 +106,14 @@ class FakeTools:
         return "/workspace"
 
     async def run(
-        self, name: str, arguments: Mapping[str, Any], /, *, workspace: Any, run_key: object
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        /,
+        *,
+        workspace: Any,
+        run_key: object,
+        services: CallServices | None = None,
     ) -> Mapping[str, Any]:
         """Call the function of that name."""
         self.calls.append((name, dict(arguments)))

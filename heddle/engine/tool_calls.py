@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from heddle.engine.decisions import Refusal, Substitute
 from heddle.engine.faults import EngineFault, NodeFault, RunFailed, describe
+from heddle.engine.plugin_calls import ToolServices
 from heddle.engine.shapes import Properties
 from heddle.engine.state import inside
 from heddle.engine.work import NodeContext
@@ -298,7 +299,11 @@ async def _carry_out(
         return fault
     try:
         return await context.services.tools.run(
-            call.name, arguments, workspace=workspace, run_key=context.run
+            call.name,
+            arguments,
+            workspace=workspace,
+            run_key=context.run,
+            services=ToolServices(context),
         )
     except Fault as failed:
         return failed

@@ -16,7 +16,7 @@ from heddle.engine.graph import GraphNode
 from heddle.engine.state import State
 from heddle.events import Event, TokenDelta, TokensDiscarded, Warned
 from heddle.spec import Component
-from plugins_host import ModelRequest, ModelResponse, Usage
+from plugins_host import CallServices, ModelRequest, ModelResponse, Usage
 
 if TYPE_CHECKING:
     from heddle.engine.gate import Gate, Policies
@@ -56,11 +56,19 @@ class Tools(Protocol):
         ...
 
     async def run(
-        self, name: str, arguments: Mapping[str, Any], /, *, workspace: Any, run_key: object
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        /,
+        *,
+        workspace: Any,
+        run_key: object,
+        services: CallServices | None = None,
     ) -> Mapping[str, Any]:
         """The tool's output; raises a `Fault` when it fails.
 
-        ``run_key`` tells whose turn it is where runs queue for the same thing.
+        ``run_key`` tells whose turn it is where runs queue for the same thing;
+        ``services`` is what a tool that a plugin serves may use of the run.
         """
         ...
 

@@ -48,6 +48,14 @@ class Engines:
         """What renders events in a protocol that is installed; None for heddle's own."""
         return self._own.encoder(protocol)
 
+    async def look_for_tools(self, prepared: Prepared) -> None:
+        """Ask plugins that find tools again, where that may bring some the flow uses."""
+        await self._own.look_for_tools(prepared)
+
+    def tool_names(self) -> list[str]:
+        """The tools that any flow may use, sorted."""
+        return self._own.tool_names()
+
     def new_run(
         self, prepared: Prepared, report: Callable[[Event], None], /, *, stream: bool
     ) -> Work:
@@ -178,18 +186,22 @@ class Service:
             EffortExceeded: Its types are too much to look through.
             Fault: As `SubmissionReader.read` and `Engines.check_flow`.
         """
-        return await reading(
+        asked = await reading(
             lambda: self._admitted(self._reader.read(body)),
             long=len(body) > BRIEF_BODY or b'"plugins"' in body,
         )
+        await self.engines.look_for_tools(asked.prepared)
+        return asked
 
     async def read_fields(self, fields: Mapping[str, msgspec.Raw]) -> Submission:
         """The same of an object whose fields are known."""
         size = sum(len(bytes(each)) for each in fields.values())
         long = size > BRIEF_BODY or "plugins" in fields
-        return await reading(
+        asked = await reading(
             lambda: self._admitted(self._reader.read_fields(fields)), long=long
         )
+        await self.engines.look_for_tools(asked.prepared)
+        return asked
 
     def _admitted(self, asked: Submission) -> Submission:
         """What was read, once it is known to ask for nothing but its caller's own."""

@@ -53,6 +53,7 @@ async def capabilities(service: Service, _: Request, __: str) -> Answer:
         "runsInFlight": runs.active,
         "runSaturation": runs.saturation,
         **service.facts,
+        "tools": service.engines.tool_names(),
     }
     return Response(200, JSON, _encode(shown))
 

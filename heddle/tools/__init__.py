@@ -6,6 +6,7 @@ starting    why a program did not start
 process     one execution: pipes, time-out, the end of the process group
 answer      what was printed → a JSON object
 slots       how many at a time, and whose turn it is
+served      a tool that a plugin serves
 facade      `Tools`: all of it behind one object
 """
 
@@ -23,15 +24,20 @@ from heddle.tools.faults import (
 from heddle.tools.group import end_processes_in
 from heddle.tools.process import run_program
 from heddle.tools.registry import ToolProgram, find_tools
+from heddle.tools.served import ServedTool, ToolInputRefused, ToolPluginFailed
 from heddle.tools.slots import Slots
-from heddle.tools.workspace import Workspace, open_workspace, remove_tree
+from heddle.tools.workspace import Mount, Workspace, open_workspace, remove_tree
 
 __all__ = [
+    "Mount",
+    "ServedTool",
     "Slots",
     "ToolAnswerInvalid",
     "ToolFailed",
     "ToolFault",
     "ToolFolderInvalid",
+    "ToolInputRefused",
+    "ToolPluginFailed",
     "ToolProgram",
     "ToolTimedOut",
     "ToolUnusable",

@@ -1,21 +1,26 @@
 """The tools of a run or a server, behind one object: names, a check, and a call."""
 
 import os
-from collections.abc import Collection, Hashable, Iterable, Mapping
+from collections import ChainMap
+from collections.abc import Collection, Hashable, Iterable, Mapping, MutableMapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeAlias, cast
 
 from heddle.tools.faults import ToolFault, ToolUnusable, UnknownTool
 from heddle.tools.process import run_program
 from heddle.tools.registry import ToolProgram, find_tools
+from heddle.tools.served import ServedTool
 from heddle.tools.slots import Slots
 from heddle.tools.workspace import Workspace
-from plugins_host import one_of
+from plugins_host import CallServices, one_of
 
 # Seconds one execution may take.
 TIMEOUT: Final = 30.0
 NONE_FOUND: Final[Mapping[str, ToolProgram]] = MappingProxyType({})
+
+# What `ChainMap` asks for and nobody does with it.
+_Changing: TypeAlias = MutableMapping[str, ToolProgram | ServedTool]
 
 
 def default_limit() -> int:
@@ -34,7 +39,7 @@ class Tools:
 
     def __init__(
         self,
-        programs: Mapping[str, ToolProgram] = NONE_FOUND,
+        programs: Mapping[str, ToolProgram | ServedTool] = NONE_FOUND,
         *,
         slots: Slots | None = None,
         timeout: float = TIMEOUT,
@@ -59,9 +64,14 @@ class Tools:
         programs = NONE_FOUND if directory is None else find_tools(directory)
         return cls(programs, slots=slots, timeout=timeout)
 
-    def and_also(self, programs: Mapping[str, ToolProgram]) -> "Tools":
-        """These and more, which take turns with them; a name of both means the new one."""
-        both = MappingProxyType({**self._programs, **programs})
+    def and_also(self, programs: Mapping[str, ToolProgram | ServedTool]) -> "Tools":
+        """These and more, which take turns with them; a name of both means the new one.
+
+        Both are looked at whenever a tool is wanted, so that either may come to have more.
+        """
+        both: Mapping[str, ToolProgram | ServedTool] = ChainMap(
+            cast("_Changing", programs), cast("_Changing", self._programs)
+        )
         return Tools(both, slots=self._slots, timeout=self._timeout)
 
     @property
@@ -82,6 +92,7 @@ class Tools:
         workspace: Workspace,
         run_key: Hashable,
         timeout: float | None = None,
+        services: CallServices | None = None,
     ) -> dict[str, Any]:
         """Run a tool when it is this run's turn.
 
@@ -91,6 +102,7 @@ class Tools:
             workspace: Where it works.
             run_key: Whose it is; runs take turns.
             timeout: Seconds, instead of the usual.
+            services: What a tool that a plugin serves may use of the run.
 
         Raises:
             ToolFault: The subclass says what went wrong.
@@ -99,13 +111,13 @@ class Tools:
         fault = self._fault(name)
         if fault is not None:
             raise fault
+        tool = self._programs[name]
+        timeout = self._timeout if timeout is None else timeout
+        if isinstance(tool, ServedTool):
+            # Its plugin's process is there already: there are no processes to count.
+            return await tool.call(input, timeout=timeout, services=services)
         async with self._slots.slot(run_key):
-            return await run_program(
-                self._programs[name],
-                input,
-                workspace=workspace,
-                timeout=self._timeout if timeout is None else timeout,
-            )
+            return await run_program(tool, input, workspace=workspace, timeout=timeout)
 
     def _fault(self, name: str) -> ToolFault | None:
         program = self._programs.get(name)
@@ -113,7 +125,8 @@ class Tools:
             fix = (
                 one_of(name, self._programs)
                 if self._programs
-                else "There are none: give the folder that it is in with --tools-dir."
+                else "There are none: give the folder that it is in with --tools-dir, "
+                "or the plugin that serves it with --plugin."
             )
             return UnknownTool(name, "there is no such tool", fix=fix)
         if program.problem:

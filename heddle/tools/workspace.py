@@ -14,8 +14,9 @@ import shutil
 import stat
 import tempfile
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from typing import NamedTuple
 
 import trio
 
@@ -24,15 +25,24 @@ from heddle.tools.faults import WorkspaceFailed
 PREFIX = "heddle-"
 
 
+class Mount(NamedTuple):
+    """A file that is copied into workspaces: where it is, and its place in them."""
+
+    path: str
+    dest: str
+
+
 class Workspace:
     """The folder of one node. Made by `open_workspace`, which removes it.
 
     Args:
         within: The folder to make it in; None for the system's temporary one.
+        mounts: What is found in it from the beginning.
     """
 
-    def __init__(self, within: str | None = None) -> None:
+    def __init__(self, within: str | None = None, mounts: Sequence[Mount] = ()) -> None:
         self._within = within
+        self._mounts = mounts
         self._path: str | None = None
         # Calls of one round come at once, and all are to get the same folder.
         self._making = threading.Lock()
@@ -52,11 +62,22 @@ class Workspace:
                     # Resolved: a tool that compares its cwd with the variable finds
                     # them equal.
                     self._path = os.path.realpath(made)
-                else:
+                    self._fill(self._path)
+                elif not os.path.isdir(self._path):  # noqa: PTH112
                     os.makedirs(self._path, mode=0o700, exist_ok=True)  # noqa: PTH103
+                    self._fill(self._path)
                 return self._path
         except OSError as error:
             raise _no_folder(error) from error
+
+    def _fill(self, folder: str) -> None:
+        """Copy what is mounted: what a tool does to its copy is its own affair."""
+        for mount in self._mounts:
+            place = os.path.join(folder, mount.dest)  # noqa: PTH118
+            os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)  # noqa: PTH103, PTH120
+            shutil.copyfile(mount.path, place)
+            # What may be run there may be run here, and the copy may be changed.
+            os.chmod(place, os.stat(mount.path).st_mode & 0o777 | stat.S_IWUSR)  # noqa: PTH101, PTH116
 
     async def remove(self) -> None:
         """Remove the folder and all that is in it. Never cancelled half-way.
@@ -72,9 +93,11 @@ class Workspace:
 
 
 @asynccontextmanager
-async def open_workspace(within: str | None = None) -> AsyncIterator[Workspace]:
+async def open_workspace(
+    within: str | None = None, mounts: Sequence[Mount] = ()
+) -> AsyncIterator[Workspace]:
     """A workspace for the time of a node's execution, ``within`` another folder."""
-    workspace = Workspace(within)
+    workspace = Workspace(within, mounts)
     try:
         yield workspace
     finally:

@@ -31,9 +31,6 @@ def manifest(folder: Path, *components: Any, **fields: Any) -> str:
 
 UNSERVED: dict[str, tuple[list[Any], dict[str, Any], str]] = {
     "a store": ([{"componentType": "Db", "kind": "store"}], {}, "'Db' keeps sessions"),
-    "tools": ([], {"tools": [{"name": "t", "path": "tool.sh"}]}, "it provides tools"),
-    "found tools": ([], {"discoverTools": True}, "it provides tools"),
-    "files": ([], {"files": [{"path": "tool.sh", "dest": "t"}]}, "it brings files"),
 }
 
 

@@ -485,6 +485,8 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "outside").write_text("#!/bin/sh\n")
     (tmp_path / "outside").chmod(0o755)
     (inside / "bin" / "link").symlink_to(tmp_path / "outside")
+    (inside / "bin" / "circle").symlink_to("round")
+    (inside / "bin" / "round").symlink_to("circle")
     return inside
 
 
@@ -579,6 +581,8 @@ def test_sixteen_levels_of_schema_are_accepted(folder: Path) -> None:
         ({"path": "bin/none", "dest": "a"}, "$.files[0].path"),
         ({"path": "../outside", "dest": "a"}, "$.files[0].path"),
         ({"path": "bin/link", "dest": "a"}, "$.files[0].path"),
+        ({"path": "bin/circle", "dest": "a"}, "$.files[0].path"),
+        ({"path": "bin", "dest": "a"}, "$.files[0].path"),
         ({"path": "bin/notes", "dest": "/etc/passwd"}, "$.files[0].dest"),
         ({"path": "bin/notes", "dest": "a/../../b"}, "$.files[0].dest"),
         ({"path": "bin/notes", "dest": "."}, "$.files[0].dest"),
@@ -598,6 +602,25 @@ def test_two_files_on_one_destination_are_refused(folder: Path) -> None:
     assert only(plugin(files=files), folder).what == (
         "'a//b' is the destination of $.files[0] already"
     )
+
+
+@pytest.mark.parametrize("dests", [("a", "a/b"), ("a/b/c", "a/b")])
+def test_no_file_lies_inside_another(folder: Path, dests: tuple[str, str]) -> None:
+    files = [{"path": "bin/notes", "dest": each} for each in dests]
+
+    found = only(plugin(files=files), folder)
+    assert found.path == "$.files[1].dest"
+    assert "lie inside each other" in found.what
+
+
+def test_two_encoders_of_one_protocol_are_refused() -> None:
+    encoders = [
+        {"componentType": n, "kind": "encoder", "protocol": "x", "contentType": "a/b"}
+        for n in ("One", "Other")
+    ]
+
+    found = only(plugin(components=encoders))
+    assert found.path == "$.components[1].protocol"
 
 
 def test_there_are_at_most_so_many_files(folder: Path) -> None:

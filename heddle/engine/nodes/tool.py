@@ -5,6 +5,7 @@ from typing import Any, cast
 
 from heddle.engine.faults import OutputMismatch
 from heddle.engine.graph import RESERVED, Graph, GraphNode
+from heddle.engine.plugin_calls import ToolServices
 from heddle.engine.shapes import Properties
 from heddle.engine.state import State, declared_outputs, output_value
 from heddle.engine.tool_calls import unconfirmed
@@ -29,7 +30,11 @@ def tool(node: GraphNode, graph: Graph) -> Waiting:
         tools = context.services.tools
         async with tools.workspace() as workspace:
             found = await tools.run(
-                name, arguments, workspace=workspace, run_key=context.run
+                name,
+                arguments,
+                workspace=workspace,
+                run_key=context.run,
+                services=ToolServices(context),
             )
         from heddle.engine.long_work import bounded
 

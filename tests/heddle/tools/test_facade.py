@@ -47,7 +47,8 @@ def test_without_a_folder_there_are_no_tools() -> None:
     (fault,) = found.problems(["a"])
     assert str(fault) == (
         "tool 'a': there is no such tool. "
-        "There are none: give the folder that it is in with --tools-dir."
+        "There are none: give the folder that it is in with --tools-dir, or the plugin "
+        "that serves it with --plugin."
     )
 
 
