@@ -68,6 +68,7 @@ class Assembly:
         self._texts: list[str] = []
         self._calls: dict[int, list[str]] = {}
         self._size = 0
+        self._said = False
         self._reason: str | None = None
         self._usage: Usage | None = None
 
@@ -78,6 +79,8 @@ class Assembly:
             AnswerShape: The answer is larger than any may be.
         """
         text = piece.content or ""
+        if piece.content is not None:
+            self._said = True
         if text:
             self._texts.append(text)
             self._size += len(text)
@@ -113,8 +116,10 @@ class Assembly:
         """The whole answer.
 
         Raises:
-            AnswerShape: A tool call in it has no id or no name.
+            AnswerShape: There is nothing in it, or a tool call has no id or no name.
         """
+        if not self._said and not self._calls:
+            raise AnswerShape("there is no 'content'", fix=f"Answer {CHAT.wanted}.")
         calls = []
         for place, index in enumerate(sorted(self._calls)):
             identity, name, arguments = self._calls[index]

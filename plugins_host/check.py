@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from enum import StrEnum
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import msgspec
@@ -173,8 +174,9 @@ class _Checking:
     # --- what the manifest promises -----------------------------------------------------
 
     async def _ask_all(self, asker: Asker | PluginProcess | InProcessPlugin) -> None:
-        for promise in promises(self._plugin.manifest):
-            await self._try(asker, promise)
+        with TemporaryDirectory(prefix="heddle-") as workspace:
+            for promise in promises(self._plugin.manifest, workspace=workspace):
+                await self._try(asker, promise)
         for promise in together(self._plugin.manifest):
             await self._try(asker, promise)
 
@@ -191,6 +193,7 @@ class _Checking:
                         services=self._services,
                         components=(promise.component_type,),
                         patience=self._patience,
+                        on_partial=promise.on_partial,
                     )
                     encoded = raw if isinstance(raw, Raw) else msgspec.json.encode(raw)
                     said = promise.read(Raw(encoded))

@@ -7,14 +7,15 @@ Each question is one that heddle could put; nothing here asks it.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
 
 from plugins_host.chain import Erred, Outcome, ShownError, Succeeded
+from plugins_host.chatting import CHAT, PIECE, Assembly
 from plugins_host.conversation import Message, ModelRequest, ModelResponse, ToolDefinition
-from plugins_host.faults import Fault
+from plugins_host.faults import Fault, one_of
 from plugins_host.manifest import (
     Component,
     EncoderComponent,
@@ -28,9 +29,20 @@ from plugins_host.manifest import (
     ToolEntry,
     TransformComponent,
 )
-from plugins_host.model_edits import read_response, response_fields
+from plugins_host.model_edits import response_fields
 from plugins_host.payload import Payload
 from plugins_host.seams import Half, NodeSubject, Seam, Subject, ToolSubject
+from plugins_host.verbs import (
+    APPLY,
+    APPLY_POST,
+    CALL_TOOL,
+    EXECUTE,
+    LIST_TOOLS,
+    AnswerShape,
+)
+from plugins_host.verbs import Verb as VerbRow
+
+T = TypeVar("T")
 
 
 class WrongAnswer(Fault):
@@ -50,13 +62,17 @@ class Consultation(Struct, frozen=True):
 
 
 class Verb(Struct, frozen=True):
-    """Any other verb: its params, and a reader that says in a word what was answered."""
+    """Any other verb: its params, and a reader that says in a word what was answered.
+
+    ``on_partial`` takes its progress, where that is a part of the answer.
+    """
 
     label: str
     component_type: str
     verb: str
     params: dict[str, Any]
     read: Callable[[Raw], str]
+    on_partial: Callable[[Raw], None] | None = None
 
 
 Promise: TypeAlias = Consultation | Verb
@@ -127,10 +143,13 @@ _EXAMPLES: Final[Mapping[tuple[Seam, Half], tuple[_Example, ...]]] = {
 }
 
 
-def promises(manifest: Manifest) -> Iterator[Promise]:
-    """The questions that a manifest says its plugin answers, in its order."""
+def promises(manifest: Manifest, *, workspace: str = "") -> Iterator[Promise]:
+    """The questions that a manifest says its plugin answers, in its order.
+
+    ``workspace`` is a folder for nodes; without one they are told that there is none.
+    """
     for component in manifest.components:
-        yield from _of_component(component)
+        yield from _of_component(component, workspace)
     for tool in manifest.tools:
         if tool.component_type is not None:
             yield _tool(tool)
@@ -147,7 +166,7 @@ def together(manifest: Manifest) -> Iterator[Consultation]:
             yield _consultation(f"{names} together", asked, seam, half, examples[0])
 
 
-def _of_component(component: Component) -> Iterator[Promise]:
+def _of_component(component: Component, workspace: str) -> Iterator[Promise]:
     name = component.component_type
     match component:
         case MiddlewareComponent():
@@ -156,14 +175,14 @@ def _of_component(component: Component) -> Iterator[Promise]:
                     for example in examples:
                         yield _consultation(name, (component,), seam, half, example)
         case NodeComponent():
-            yield _node(component)
+            yield _node(component, workspace)
         case TransformComponent():
             for phase in (Phase.PRE, Phase.POST):
                 if component.phase in (phase, Phase.BOTH):
-                    yield _transform(name, phase)
+                    yield _transform(component, phase)
         case ProviderComponent():
             for stream in (False, True) if component.stream else (False,):
-                yield _provider(name, stream=stream)
+                yield _provider(component, stream=stream)
         case EncoderComponent():
             yield from _encoder(name)
         case StoreComponent():
@@ -195,18 +214,35 @@ def _consultation(
 # --- the other kinds --------------------------------------------------------------------
 
 
-class _Executed(Struct, frozen=True):
-    output: dict[str, Any]
-    branch: str | None = None
+def _read(verb: VerbRow[T], raw: Raw) -> T:
+    """What was answered to one of the verbs that put a component to work."""
+    try:
+        return verb.read(raw)
+    except AnswerShape as wrong:
+        raise WrongAnswer(f"{wrong.path}: {wrong.what}", fix=wrong.fix) from wrong
 
 
-def _node(component: NodeComponent) -> Verb:
+def _example_component(component: Component) -> dict[str, Any]:
+    """The component in a document, with the fields that its schema requires."""
+    fields = example_of({**(getattr(component, "schema", None) or {}), "type": "object"})
+    name = component.component_type
+    return {**fields, "component_type": name, "name": "example"}
+
+
+def _node(component: NodeComponent, workspace: str) -> Verb:
     def read(raw: Raw) -> str:
-        answer = _convert(raw, _Executed)
+        answer = _read(EXECUTE, raw)
         if component.branches and answer.branch not in component.branches:
             raise WrongAnswer(
                 f"the branch is {answer.branch!r}",
                 fix=f"Answer with one that is declared: {', '.join(component.branches)}.",
+            )
+        titles = [each.get("title") for each in component.outputs]
+        extra = [name for name in answer.output if titles and name not in titles]
+        if extra:
+            raise WrongAnswer(
+                f"$.output: {extra[0]!r} is not declared",
+                fix=one_of(extra[0], [str(title) for title in titles]),
             )
         return "an output"
 
@@ -216,52 +252,49 @@ def _node(component: NodeComponent) -> Verb:
         for each in component.inputs
         if "title" in each
     }
-    node = {"component_type": name, "name": "example"}
-    params = {
-        "componentType": name,
-        "node": node,
-        "input": given,
-        "workspaceUnavailable": "confined",
-    }
+    place = {"workspace": workspace} if workspace else {"workspaceUnavailable": "confined"}
+    node = _example_component(component)
+    params = {"componentType": name, "node": node, "input": given, **place}
     return Verb(f"{name} execute", name, "execute", params, read)
 
 
-class _Applied(Struct, frozen=True):
-    action: str
-    messages: tuple[Message, ...] | None = None
-    reason: str = ""
-
-
-def _transform(name: str, phase: Phase) -> Verb:
-    def read(raw: Raw) -> str:
-        answer: _Applied = _convert(raw, _Applied)
-        if answer.action not in {"pass", "modify", "reject"}:
-            fix = "Answer with an action from: modify, pass, reject."
-            raise WrongAnswer(f"action {answer.action!r} is not one of apply", fix=fix)
-        if answer.action == "modify" and answer.messages is None:
-            raise WrongAnswer("action 'modify' has no 'messages'", fix="Add 'messages'.")
-        if answer.action == "reject" and not answer.reason:
-            raise WrongAnswer("action 'reject' has no 'reason'", fix="Say why.")
-        return answer.action
-
-    messages = [{"role": "user", "content": "Hello."}]
-    params = {"componentType": name, "component": {}, "phase": phase, "messages": messages}
-    return Verb(f"{name} apply, {phase}", name, "apply", params, read)
-
-
-def _provider(name: str, *, stream: bool) -> Verb:
-    def read(raw: Raw) -> str:
-        read_response(_convert(raw, dict[str, Any]))
-        return "a response"
-
+def _transform(component: TransformComponent, phase: Phase) -> Verb:
+    name = component.component_type
+    row = APPLY if phase is Phase.PRE else APPLY_POST
+    role = "user" if phase is Phase.PRE else "assistant"
     params = {
         "componentType": name,
-        "config": {"component_type": name, "name": "example"},
+        "component": _example_component(component),
+        "phase": phase,
+        "messages": [{"role": role, "content": "Hello."}],
+    }
+    label = f"{name} apply, {phase}"
+    return Verb(label, name, "apply", params, lambda raw: _read(row, raw).action)
+
+
+def _provider(component: ProviderComponent, *, stream: bool) -> Verb:
+    answer = Assembly()
+
+    def on_partial(raw: Raw) -> None:
+        answer.add(_read(PIECE, raw))
+
+    def read(raw: Raw) -> str:
+        answer.add(_read(CHAT, raw))
+        try:
+            answer.response()
+        except AnswerShape as wrong:
+            raise WrongAnswer(f"{wrong.path}: {wrong.what}", fix=wrong.fix) from wrong
+        return "a response"
+
+    name = component.component_type
+    params = {
+        "componentType": name,
+        "config": _example_component(component),
         "request": msgspec.to_builtins(_REQUEST),
         "stream": stream,
     }
     how = "streamed" if stream else "whole"
-    return Verb(f"{name} chat, {how}", name, "chat", params, read)
+    return Verb(f"{name} chat, {how}", name, "chat", params, read, on_partial)
 
 
 class _EncodedFrame(Struct, frozen=True):
@@ -322,14 +355,9 @@ def _store(name: str) -> Iterator[Verb]:
         yield Verb(f"{name} {verb}", name, verb, whole, read)
 
 
-class _Called(Struct, frozen=True):
-    output: dict[str, Any]
-    stderr: str = ""
-
-
 def _tool(tool: ToolEntry) -> Verb:
     def read(raw: Raw) -> str:
-        _convert(raw, _Called)
+        _read(CALL_TOOL, raw)
         return "an output"
 
     properties = (tool.input_schema or {}).get("properties", {})
@@ -339,14 +367,7 @@ def _tool(tool: ToolEntry) -> Verb:
 
 
 def _read_tools(raw: Raw) -> str:
-    found = _convert(raw, dict[str, Any]).get("tools")
-    if not isinstance(found, list) or not all(
-        isinstance(each, dict) and isinstance(each.get("name"), str) for each in found
-    ):
-        raise WrongAnswer(
-            "the answer has no 'tools' with names", fix="Answer {tools: [{name}, …]}."
-        )
-    return f"{len(found)} tools"
+    return f"{len(_read(LIST_TOOLS, raw).tools)} tools"
 
 
 _BY_TYPE: Final[Mapping[object, Any]] = {
@@ -370,9 +391,23 @@ def example_of(schema: object) -> Any:
     for key in ("enum", "examples"):
         if isinstance(schema.get(key), list) and schema[key]:
             return schema[key][0]
+    for key in ("anyOf", "oneOf"):
+        if isinstance(schema.get(key), list) and schema[key]:
+            return example_of(schema[key][0])
     kind = schema.get("type")
     first = kind[0] if isinstance(kind, list) and kind else kind
+    if first == "object":
+        return _example_object(schema)
+    if first == "array" and schema.get("minItems"):
+        return [example_of(schema.get("items"))]
     return _BY_TYPE.get(first, "example")
+
+
+def _example_object(schema: Mapping[str, Any]) -> dict[str, Any]:
+    known, needed = schema.get("properties"), schema.get("required")
+    if not isinstance(known, Mapping) or not isinstance(needed, list):
+        return {}
+    return {name: example_of(known.get(name, {})) for name in needed}
 
 
 def _convert(raw: Raw, kind: Any) -> Any:

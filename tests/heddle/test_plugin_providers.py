@@ -140,6 +140,10 @@ WRONG_PIECES: dict[str, tuple[Plain, str]] = {
         {"pieces": [], "last": [1]},
         "kinds",
     ),
+    "nothing at all": (
+        {"pieces": [{}], "last": {"finish_reason": "stop"}},
+        "Scripted chat $: there is no 'content'. Answer {content: '…'",
+    ),
     "usage of the wrong form": (
         {"pieces": [], "last": {"content": "x", "usage": {"inputTokens": 1}}},
         "Scripted chat $.usage: there is no 'outputTokens'. Answer {content: '…'",

@@ -146,6 +146,17 @@ def test_middleware_that_share_a_half_are_asked_together_as_well(tmp_path: Path)
         ({"const": None}, None),
         ({}, "example"),
         (True, "example"),
+        ({"anyOf": [{"type": "integer"}, {"type": "string"}]}, 1),
+        ({"type": "array", "minItems": 1, "items": {"type": "integer"}}, [1]),
+        (
+            {
+                "type": "object",
+                "properties": {"a": {"type": "integer"}, "b": {}},
+                "required": ["a"],
+            },
+            {"a": 1},
+        ),
+        ({"type": "object"}, {}),
     ],
 )
 def test_an_example_fits_its_schema(schema: object, example: object) -> None:
@@ -449,13 +460,14 @@ if method == "before":
 @pytest.mark.parametrize(
     ("component", "result", "says"),
     [
-        ({"inputs": []}, "{}", "required field `output`"),
+        ({"inputs": []}, "{}", "$: there is no 'output'. Answer {output"),
         ({"branches": ["a"]}, "{'output': {}}", "the branch is None"),
         ({"branches": ["a"]}, "{'output': {}, 'branch': 'b'}", "the branch is 'b'"),
-        ({"kind": "transform"}, "{'action': 'proceed'}", "is not one of apply"),
-        ({"kind": "transform"}, "{'action': 'modify'}", "has no 'messages'"),
+        ({"kind": "transform"}, "{'action': 'proceed'}", "$.action: invalid enum value"),
+        ({"kind": "transform"}, "{'action': 'modify'}", "leaves no messages"),
         ({"kind": "transform"}, "{'action': 'reject'}", "has no 'reason'"),
-        ({"kind": "provider"}, "{'finish_reason': 'stop'}", "content"),
+        ({"kind": "provider"}, "{'finish_reason': 'stop'}", "there is no 'content'"),
+        ({"outputs": [{"title": "a"}]}, "{'output': {'b': 1}}", "'b' is not declared"),
         (
             {"kind": "encoder", "protocol": "x", "contentType": "a/b"},
             "[{'event': 'a\\nb', 'data': 1}]",
