@@ -502,4 +502,4 @@ async def test_a_store_that_answers_without_versions_is_told(tmp_path: Path) -> 
 async def test_tools_without_names_are_told(tmp_path: Path) -> None:
     found = await fault_of(tmp_path, "", components=[], discoverTools=True)
 
-    assert "has no 'tools' with names" in found.said
+    assert "there is no 'tools'. Answer {tools: [{name" in found.said
