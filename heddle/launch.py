@@ -32,7 +32,7 @@ from heddle.installation import (
     Installed,
     OpenPlugins,
 )
-from heddle.spec import MAX_DOCUMENT, EffortExceeded, Problem, read_document
+from heddle.spec import MAX_DOCUMENT, EffortExceeded, Problem, effort, read_document
 from plugins_host import Fault
 
 if TYPE_CHECKING:
@@ -46,6 +46,13 @@ if TYPE_CHECKING:
 MAX_PLANS: Final = 256
 """Compiled flows that are kept. A plan is some 20 times its document; a server with more
 flows than this in turn compiles again, which costs it less than a millisecond each."""
+
+MAX_KEPT_BYTES: Final = 8 * 1024 * 1024
+"""Bytes of the documents whose plans are kept: with their plans some 160 MiB at the most,
+whoever sends them."""
+
+READ_IN_A_STEP: Final = 8
+"""Bytes of a document that are read and compiled in the time of a step of an effort."""
 
 MAX_TOLD: Final = 100
 """Tools that are missing and told of, of one flow."""
@@ -109,13 +116,20 @@ class RunOptions(Struct, frozen=True):
 
 
 class Plans:
-    """Compiled documents by the digest of their bytes, the least recently used dropped."""
+    """Compiled documents by the digest of their bytes, the least recently used dropped.
 
-    def __init__(self, most: int) -> None:
+    Args:
+        most: How many are kept.
+        most_bytes: How many bytes their documents have together.
+    """
+
+    def __init__(self, most: int, most_bytes: int) -> None:
         self._most = most
+        self._most_bytes = most_bytes
+        self._bytes = 0
         # Long documents are read in a thread.
         self._lock = Lock()
-        self._kept: OrderedDict[bytes, Prepared] = OrderedDict()
+        self._kept: OrderedDict[bytes, tuple[Prepared, int]] = OrderedDict()
 
     def get(self, data: bytes, key: str, compile_it: Callable[[], Prepared]) -> Prepared:
         if len(data) > MAX_KEPT_DOCUMENT:
@@ -126,17 +140,22 @@ class Plans:
             found = self._kept.get(digest)
             if found is not None:
                 self._kept.move_to_end(digest)
-                return found
-        found = compile_it()
+                return found[0]
+        made = compile_it()
         with self._lock:
-            # Another thread may have been as far: all are to share one plan.
-            found = self._kept.setdefault(digest, found)
-            if len(self._kept) > self._most:
-                self._kept.popitem(last=False)
-        return found
+            found = self._kept.get(digest)
+            if found is not None:
+                # Another thread has been as far: all are to share one plan.
+                return found[0]
+            self._kept[digest] = made, len(data)
+            self._bytes += len(data)
+            while len(self._kept) > self._most or self._bytes > self._most_bytes:
+                _, (_, size) = self._kept.popitem(last=False)
+                self._bytes -= size
+        return made
 
 
-_PLANS: Final = Plans(MAX_PLANS)
+_PLANS: Final = Plans(MAX_PLANS, MAX_KEPT_BYTES)
 
 
 def prepare(
@@ -157,9 +176,11 @@ def prepare(
     Raises:
         DocumentError: With every problem of the document.
         FormatRefused: There is no such format.
+        EffortExceeded: It takes longer than whoever asks for it wants to wait.
     """
 
     def compile_it() -> Prepared:
+        effort().spend(len(data) // READ_IN_A_STEP)
         document = read_document(
             data,
             name=name,

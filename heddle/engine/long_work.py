@@ -41,9 +41,9 @@ async def bounded(work: Callable[[], Found]) -> Found:
     return await _in_thread(work, Effort(), _CHECKS)
 
 
-READING: Final = 1_000_000
-"""Steps that a document may cost while it is read, beside the reading itself. Its defaults
-are held against their types then, and no more."""
+READING: Final = 3_000_000
+"""Steps that a document may cost while it is read: two for the longest there may be, and
+one for its defaults, which are held against their types."""
 
 
 async def reading(work: Callable[[], Found], *, long: bool) -> Found:

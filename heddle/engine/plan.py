@@ -38,7 +38,7 @@ MODELS: Final = (OpenAiConfig, OpenAiCompatibleConfig, VllmConfig, OllamaConfig,
 """LLM configurations that calls can be made for."""
 
 
-class Plan(Struct, frozen=True):
+class Plan(Struct, frozen=True, weakref=True):
     """What a run walks. ``tools`` are the names of tools it may ask for, by node name."""
 
     graph: Graph

@@ -5,16 +5,15 @@ environment or files, and its model calls go to public addresses alone. A name i
 the addresses that it turns out to have, at the moment of connecting to one of them.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from threading import Lock
 from typing import Any, Final, cast
+from weakref import WeakValueDictionary
 
 from msgspec import Struct
 
 from heddle.engine.plan import Plan
-from heddle.launch import MAX_PLANS
 from heddle.server.failures import SubmissionRefused
 from heddle.server.pattern_rules import refuse_patterns
 from heddle.server.submissions import Submitted
@@ -106,8 +105,8 @@ class Checker:
         self._reach = reach
         # Long flows are looked through in threads.
         self._lock = Lock()
-        # By identity, held on to so that an identity can't come to mean another plan.
-        self._passed: OrderedDict[int, Plan] = OrderedDict()
+        # By identity; a plan that is gone is forgotten, so none comes to mean another.
+        self._passed: WeakValueDictionary[int, Plan] = WeakValueDictionary()
 
     def check(self, prepared: Submitted) -> None:
         """See that a flow asks for nothing that is not its caller's.
@@ -124,8 +123,6 @@ class Checker:
                 self._check(config, f"node {node.name!r}, llm_config {config.name!r}")
         with self._lock:
             self._passed[id(plan)] = plan
-            if len(self._passed) > MAX_PLANS:
-                self._passed.popitem(last=False)
 
     def _check(self, config: Component, where: str) -> None:
         from heddle.models import CredentialMissing, ModelError, endpoint_for

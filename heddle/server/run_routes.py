@@ -158,6 +158,12 @@ async def validate(service: Service, request: Request, _: str) -> Answer:
             raise
         return _invalid(service, error, [])
     prepared = asked.prepared
+    warnings = _problems(service, prepared.warnings)
+    if asked.brought is not None:
+        warnings += [
+            {"path": "plugins", "what": service.conceal(each), "fix": ""}
+            for each in asked.brought.plugins.warnings
+        ]
     return Response(
         200,
         JSON,
@@ -165,7 +171,7 @@ async def validate(service: Service, request: Request, _: str) -> Answer:
             {
                 "valid": True,
                 "flow": prepared.plan.graph.name,
-                "warnings": _problems(service, prepared.warnings),
+                "warnings": warnings,
             }
         ),
     )

@@ -35,6 +35,7 @@ OPERATOR_ONLY: Final = frozenset(
         "allowRequestCode",
         "authToken",
         "corsOrigin",
+        "discoverTools",
         "drainTimeout",
         "flowsRoot",
         "host",

@@ -31,6 +31,7 @@ from heddle.spec.datastores import (
 from heddle.spec.effort import (
     Effort,
     EffortExceeded,
+    effort,
     spending,
 )
 from heddle.spec.flows import (
@@ -265,6 +266,7 @@ __all__ = [
     "as_text",
     "check",
     "convert",
+    "effort",
     "format_of",
     "is_subtype",
     "placeholders",

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from heddle import launch
 from heddle.launch import Plans, RunOptions, ToolsMissing, UnreadableFile
+from heddle.spec import Effort, EffortExceeded, spending
 from tests.support.flows import agent, document, end, flow, model, server_tool, start, tool
 
 PLAIN = document(flow([start(), end()], ["start", "end"]))
@@ -25,7 +26,7 @@ def test_the_same_bytes_under_another_name_tell_their_own_name() -> None:
 
 @given(st.lists(st.integers(0, 5), max_size=30))
 def test_no_more_plans_are_kept_than_there_is_room_for(wanted: list[int]) -> None:
-    plans = Plans(3)
+    plans = Plans(3, 1000)
     compiled: list[int] = []
     recent: list[int] = []
     for number in wanted:
@@ -38,6 +39,30 @@ def test_no_more_plans_are_kept_than_there_is_room_for(wanted: list[int]) -> Non
         assert plans.get(str(number).encode(), "json", compile_it).name == f"{number}.json"
         assert (len(compiled) == before) == (number in recent[-3:])
         recent = [each for each in recent if each != number] + [number]
+
+
+def test_plans_of_long_documents_make_room_for_one_another() -> None:
+    plans = Plans(100, 1000)
+    compiled: list[bytes] = []
+
+    def get(data: bytes) -> None:
+        def compile_it() -> launch.Prepared:
+            compiled.append(data[:1])
+            return launch.prepare(PLAIN, name="x.json")
+
+        plans.get(data, "json", compile_it)
+
+    for name in (b"a", b"b", b"c", b"c", b"b", b"a", b"c", b"d"):
+        get(name * (10 if name == b"d" else 400))
+    assert b"".join(compiled) == b"abcacd"
+
+
+def test_a_document_is_read_within_an_effort() -> None:
+    long = PLAIN + b" " * 100_000
+    with spending(Effort(1000)), pytest.raises(EffortExceeded):
+        launch.prepare(long, name="long.json")
+    with spending(Effort(20_000)):
+        launch.prepare(long, name="long.json")
 
 
 def test_a_missing_file_is_told_with_its_path(tmp_path: Path) -> None:

@@ -244,9 +244,11 @@ def test_a_flow_that_asks_for_too_much_holds_up_nobody_else(tmp_path: Path) -> N
     with server(tmp_path) as served:
         address = ("127.0.0.1", served.port)
         with ExitStack() as stack:
-            for _ in range(4):
-                greedy_caller = stack.enter_context(socket.create_connection(address))
-                greedy_caller.sendall(
+            callers = [
+                stack.enter_context(socket.create_connection(address)) for _ in range(4)
+            ]
+            for each in callers:
+                each.sendall(
                     b"POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
                     b"application/json\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
                 )
@@ -256,5 +258,5 @@ def test_a_flow_that_asks_for_too_much_holds_up_nobody_else(tmp_path: Path) -> N
                 assert served.ask("POST", "/v1/runs", {"flow": STRAIGHT}).status == 200
                 took.append(time.monotonic() - begun)
             # Still at it: neither answered nor in the way.
-            assert not select.select([greedy_caller], [], [], 0)[0]
+            assert not select.select(callers, [], [], 0)[0]
         assert sorted(took)[15] < 1

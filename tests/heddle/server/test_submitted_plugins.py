@@ -165,6 +165,15 @@ def test_a_plugin_that_can_t_be_used_is_a_400(
     assert (status, told) == (ask(served, plugins, "/v1/validate")[0], told)
 
 
+def test_what_looks_odd_in_a_manifest_is_told_by_validate(served: Served) -> None:
+    body = {"flow": STRAIGHT, "plugins": with_manifest(componentTypes=[])}
+    done = served.ask("POST", "/v1/validate", body)
+    if done.status == 200:
+        [warning] = done.json["warnings"]
+        assert "componentTypes" in warning["what"]
+        assert warning["what"].startswith("plugins[0].manifest: ")
+
+
 def test_a_plugin_that_nobody_names_starts_nothing(served: Served) -> None:
     code = served.ask("GET", "/v1/capabilities").json["allowRequestCode"]
     broken = [{**PLUGIN, "source": "this is no program"}]
