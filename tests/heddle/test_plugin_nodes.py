@@ -1,5 +1,7 @@
 """Nodes that plugins execute, as a module and in processes of both runtimes."""
 
+import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from heddle.events import NodeStarted, PluginEmitted, PluginLogged
 from heddle.spec import DocumentError
 from plugins_host import PluginGone, PluginOverdue
 from tests.heddle.kinds_support import HOMES, PROCESSES, one, opened, say, source
-from tests.support.flows import component, model, prop, ref
+from tests.support.flows import agent, component, llm, model, prop, ref
 
 CHOICE = ("left", "right")
 
@@ -261,3 +263,96 @@ async def test_a_module_lacking_a_handler_is_refused_when_it_is_loaded(
     with pytest.raises(Exception, match="Half has no handler 'chat'"):
         async with opened(str(path)):
             raise AssertionError
+
+
+# --- by hand, and many at once ----------------------------------------------------------
+
+RAW = """
+import json, sys
+say = lambda **frame: print(json.dumps(frame), flush=True)
+for line in sys.stdin:
+    frame = json.loads(line)
+    params = frame.get("params", {})
+    verb, id = frame.get("method"), frame.get("id")
+    if verb == "execute":
+        print("executing", params["node"]["name"])
+        asked = {"call": id, "name": "double", "input": {"n": 2}}
+        say(id="r", method="runTool", params=asked)
+        doubled = json.loads(sys.stdin.readline())["result"]
+        answer = {"output": {"doubled": doubled["n"]}, "branch": None, "future": 1}
+        say(id=id, result=answer)
+    elif verb == "chat":
+        say(id=id, partial={"content": "by "})
+        say(id=id, partial={"content": "hand"})
+        say(id=id, result={"finish_reason": "stop"})
+    elif verb == "apply":
+        said = params["messages"][-1]["content"]
+        say(id=id, error={"name": "TooLong", "message": said})
+    elif verb == "shutdown":
+        break
+    else:
+        say(id=id, error={"name": "Unknown", "message": verb})
+"""
+
+
+async def test_a_plugin_by_hand_needs_nothing_but_lines(tmp_path: Path) -> None:
+    (tmp_path / "raw.py").write_text(RAW, encoding="utf-8")
+    manifest = {
+        "name": "raw",
+        "version": "1",
+        "command": [sys.executable, "raw.py"],
+        "capabilities": ["runTool"],
+        "components": [
+            {"componentType": "Double"},
+            {"componentType": "Hand", "kind": "provider", "stream": True},
+            {"componentType": "Refuse", "kind": "transform", "phase": "pre"},
+        ],
+    }
+    (tmp_path / "raw.json").write_text(json.dumps(manifest), encoding="utf-8")
+    async with opened(str(tmp_path / "raw.json")) as bench:
+        tools = FakeTools({"double": lambda n: {"n": 2 * n}})
+        result, _ = await bench.run(one(component("Double", "n")), tools=tools)
+        assert result == {"doubled": 4}
+        assert [line.text for line in bench.log] == ["executing n"]
+        hand = component("Hand", "h")
+        result, _ = await bench.run(one(llm("ask", "hi", llm_config=hand)), stream=True)
+        assert result == {"generated_text": "by hand"}
+        node = agent("a", llm_config=hand)
+        node["agent"]["transforms"] = [component("Refuse", "t")]
+        with pytest.raises(NodeFailed, match="plugin 'raw': it failed with TooLong: {}"):
+            await bench.run(one(node))
+
+
+@pytest.mark.parametrize("home", HOMES)
+async def test_many_runs_share_a_plugin_and_each_is_served_by_its_own(
+    home: str, tmp_path: Path
+) -> None:
+    written = one(component("Busy", "n", llm_config=ref("model")))
+    results: dict[int, Any] = {}
+
+    async with opened(source(home, tmp_path)) as bench:
+
+        async def run(number: int) -> None:
+            async def double(n: int) -> dict[str, int]:
+                await trio.lowlevel.checkpoint()
+                return {"n": n * 1000}
+
+            result, events = await bench.run(
+                written,
+                {"n": number},
+                models=FakeModels([f"model {number}"]),
+                tools=FakeTools({"double": double}),
+            )
+            told = [each.data for each in events if isinstance(each, PluginEmitted)]
+            results[number] = (result["tool"]["n"], result["model"], told)
+
+        async with trio.open_nursery() as nursery:
+            for number in range(20):
+                nursery.start_soon(run, number)
+            # A run that ends in the middle of it takes nobody with it.
+            with trio.move_on_after(0.001):
+                await run(99)
+    results.pop(99, None)
+    assert results == {
+        number: (number * 1000, f"model {number}", [{"n": number}]) for number in range(20)
+    }
