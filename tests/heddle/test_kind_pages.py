@@ -1,0 +1,87 @@
+"""docs/plugins: the examples on the pages of kinds run, the same in both languages."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heddle.engine.faults import NodeFailed
+from heddle.engine.testing import FakeModels
+from heddle.events import PluginLogged, TokenDelta
+from plugins_host.check import Finding, Outcome, check_plugin
+from plugins_host.loading import load_plugins
+from tests.heddle.kinds_support import needs_node, one, opened
+from tests.support.flows import agent, llm
+
+PAGES = Path(__file__).parents[2] / "docs" / "plugins"
+LANGUAGES = ["python", pytest.param("js", marks=needs_node)]
+SUFFIXES = {"python": "py", "js": "mjs"}
+
+
+def placed(page: str, language: str, folder: Path) -> tuple[str, dict[str, Any]]:
+    """The example of a page in a folder: what to load, and its component in a flow."""
+    text = (PAGES / page).read_text(encoding="utf-8")
+    manifest, component, *_ = re.findall(r"```json\n(.*?)```", text, re.DOTALL)
+    (program,) = re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+    name = json.loads(manifest)["name"]
+    assert f"`{name}.json`" in text
+    assert f"`{name}.{SUFFIXES[language]}`" in text
+    (folder / f"{name}.json").write_text(manifest, encoding="utf-8")
+    (folder / f"{name}.{SUFFIXES[language]}").write_text(program, encoding="utf-8")
+    read: dict[str, Any] = json.loads(component)
+    return str(folder / f"{name}.json"), read
+
+
+async def has_no_faults(plugin: str) -> None:
+    found: list[Finding] = []
+    assert await check_plugin(load_plugins([plugin]), found.append)
+    assert {each.outcome for each in found} == {Outcome.OK}
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+async def test_the_node_routes_by_its_words(language: str, tmp_path: Path) -> None:
+    plugin, node = placed("nodes.md", language, tmp_path)
+    node["id"] = node["name"]
+    async with opened(plugin) as bench:
+        written = one(node, "found", "none")
+        result, events = await bench.run(written, {"text": "an invoice, please"})
+        assert result["word"] == "invoice"
+        assert [e.message for e in events if isinstance(e, PluginLogged)] == [
+            "found invoice"
+        ]
+        result, _ = await bench.run(written, {"text": "hello"})
+        assert result["word"] == ""
+    await has_no_faults(plugin)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+async def test_the_transform_strikes_out_and_refuses(language: str, tmp_path: Path) -> None:
+    plugin, transform = placed("transforms.md", language, tmp_path)
+    node = agent("a")
+    node["agent"]["transforms"] = [transform]
+    models = FakeModels(["fine"])
+    async with opened(plugin) as bench:
+        await bench.run(one(node), {"card": "5500 12345678"}, models=models)
+        assert models.requests[0].messages[0].content == '{"card":"#### ####"}'
+        result, _ = await bench.run(one(node), {"my": "password"}, models=models)
+        assert result["transform_reason"] == "there is a password in it"
+    await has_no_faults(plugin)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+async def test_the_provider_says_it_backwards(language: str, tmp_path: Path) -> None:
+    plugin, config = placed("providers.md", language, tmp_path)
+    asking = one(llm("ask", "one two {{three}}", llm_config=config))
+    async with opened(plugin) as bench:
+        result, events = await bench.run(asking, {"three": "3"}, stream=True)
+        assert result["generated_text"] == "3 two one"
+        assert [e.delta for e in events if isinstance(e, TokenDelta)] == [
+            "3 ",
+            "two ",
+            "one",
+        ]
+        with pytest.raises(NodeFailed, match="ProviderError: 429: too many words"):
+            await bench.run(asking, {"three": "3 4 5 6"})
+    await has_no_faults(plugin)
