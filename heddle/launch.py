@@ -10,7 +10,7 @@ shared by all runs of the same document.
 
 import os
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from hashlib import blake2b
 from itertools import islice
@@ -266,7 +266,12 @@ class Engine:
 
     def tool_names(self) -> list[str]:
         """The tools of the folder and of plugins, sorted."""
-        return [] if self._tools is None else sorted(self._tools.names)
+        return sorted(self.taken_tools)
+
+    @property
+    def taken_tools(self) -> Collection[str]:
+        """The names of the same, as they come and go."""
+        return () if self._tools is None else self._tools.names
 
     def encoder(self, protocol: str) -> "Encoder | None":
         """What renders events in this protocol; None for heddle's own.
@@ -384,8 +389,12 @@ class Engine:
         except Fault as fault:
             raise InputsRefused(fault.what, where="inputs", fix=fault.fix) from fault
 
-    def check(self, prepared: Prepared) -> None:
+    def check(self, prepared: Prepared, *, also: Collection[str] = ()) -> None:
         """See that all the tools that the flow uses are there.
+
+        Args:
+            prepared: The flow.
+            also: Names of tools that will be there when it runs.
 
         Raises:
             ToolsMissing: They are not.
@@ -402,6 +411,7 @@ class Engine:
                 (node, fault)
                 for node, names in wanted.items()
                 for name in names
+                if name not in also
                 for fault in tools.problems((name,))
             ),
             MAX_TOLD,

@@ -22,7 +22,6 @@ from heddle.engine.faults import (
     describe,
 )
 from heddle.engine.graph import GraphNode
-from heddle.engine.long_work import bounded
 from heddle.engine.plan import Plan
 from heddle.engine.state import Ran, State, declared_outputs, node_input, start_state
 from heddle.engine.walk import (
@@ -37,6 +36,7 @@ from heddle.engine.walk import (
 from heddle.engine.work import NodeContext, Pure, Result, RunContext, Services
 from heddle.events import FlowCompleted, FlowStarted, NodeCompleted, NodeStarted, Warned
 from heddle.events import NodeFailed as NodeFailedEvent
+from heddle.long_work import bounded
 from plugins_host import Fault
 
 if TYPE_CHECKING:

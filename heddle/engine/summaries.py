@@ -100,7 +100,7 @@ class _Summariser:
             asked = (Message("system", self._instructions), Message("user", text))
             said = (await call_model(context, self._llm, asked, shown=False)).content
             self._summaries.put(text, said)
-        from heddle.engine.long_work import bounded
+        from heddle.long_work import bounded
 
         filled = said
         return (await bounded(lambda: render(self._template, {"summary": filled})))[0]

@@ -286,7 +286,7 @@ async def _carry_out(
     workspace: Any,
 ) -> Mapping[str, Any] | Fault:
     """Run the tool; what it returned, or why it did not."""
-    from heddle.engine.long_work import bounded
+    from heddle.long_work import bounded
 
     fault = call.fault
     if fault is None:

@@ -4,7 +4,7 @@ brought = bring(code, folders, installed)      tools and plugins; nothing is wri
 work = CodeRun(engine, brought, prepared, …)   written, opened and removed around it
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 from msgspec import Struct
@@ -31,15 +31,38 @@ class Brought(Struct, frozen=True):
     tools: Mapping[str, ToolProgram]
     plugins: Installed = NOTHING
 
+    @property
+    def served_tools(self) -> frozenset[str]:
+        """The names of tools that its plugins serve."""
+        loaded = () if self.plugins.plugins is None else self.plugins.plugins.plugins
+        return frozenset(tool.name for each in loaded for tool in each.manifest.tools)
 
-def bring(code: Code, folders: CodeFolders, installed: Installed) -> Brought:
+    def check(self, engine: Engine, prepared: Prepared) -> None:
+        """See that a flow has all its tools once this is there.
+
+        Raises:
+            ToolsMissing: It has not.
+        """
+        with_tools = engine.bringing(self.tools, within=self.folder.work)
+        with_tools.check(prepared, also=self.served_tools)
+
+
+def bring(
+    code: Code, folders: CodeFolders, installed: Installed, taken: Collection[str]
+) -> Brought:
     """What the engine makes of code. Nothing is written or started.
 
     Each tool and plugin has a folder of its own: a program finds modules beside itself,
     and a tool called ``json`` is not to be one of them.
 
+    Args:
+        code: What came.
+        folders: Where it will be written.
+        installed: What is there for every run.
+        taken: The names of the server's own tools.
+
     Raises:
-        Fault: A plugin can't be used, or not beside what is installed.
+        Fault: A plugin can't be used, or not beside what is there already.
     """
     path = folders.reserve()
     files: dict[str, str] = {}
@@ -61,7 +84,16 @@ def bring(code: Code, folders: CodeFolders, installed: Installed) -> Brought:
             BroughtPlugin(f"plugins[{index}].manifest", plugin.manifest, path / name)
         )
     folder = RunFolder(path, files)
-    return Brought(folder, tools, _plugins(scripts, installed))
+    brought = Brought(folder, tools, _plugins(scripts, installed))
+    for name in sorted(brought.served_tools):
+        if name in taken or name in tools:
+            whose = "this server" if name in taken else "the request"
+            raise SubmissionRefused(
+                f"{whose} has a tool {name!r} already",
+                where="plugins",
+                fix="Give the plugin's another name.",
+            )
+    return brought
 
 
 def _plugins(scripts: list[BroughtPlugin], installed: Installed) -> Installed:
@@ -110,8 +142,7 @@ class CodeRun:
         stream: bool,
         patience: float,
     ) -> None:
-        with_tools = engine.bringing(brought.tools, within=brought.folder.work)
-        with_tools.check(prepared)
+        brought.check(engine, prepared)
         self._engine = engine
         self._brought = brought
         self._prepared = prepared

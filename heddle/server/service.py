@@ -1,15 +1,15 @@
 """What the routes and sockets of a server have in common: runs, flows, settings."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import trio
 
-from heddle.engine.long_work import bounded, reading
 from heddle.events import Event
 from heddle.installation import Installed
 from heddle.launch import Engine, Prepared
+from heddle.long_work import bounded, reading
 from heddle.policy_counts import PolicyCounts
 from heddle.server.code_folders import CodeFolders
 from heddle.server.code_runs import Brought, CodeRun
@@ -52,6 +52,11 @@ class Engines:
         """Ask plugins that find tools again, where that may bring some the flow uses."""
         await self._own.look_for_tools(prepared)
 
+    @property
+    def taken_tools(self) -> Collection[str]:
+        """Names that no tool of a request may have, as they come and go."""
+        return self._own.taken_tools
+
     def tool_names(self) -> list[str]:
         """The tools that any flow may use, sorted."""
         return self._own.tool_names()
@@ -78,8 +83,9 @@ class Engines:
         """
         engine, brought = self.engine(asked.prepared), asked.brought
         if brought is not None:
-            engine = engine.bringing(brought.tools, within=brought.folder.work)
-        engine.check(asked.prepared)
+            brought.check(engine, asked.prepared)
+        else:
+            engine.check(asked.prepared)
 
     def check_flow(self, prepared: Prepared) -> None:
         """See that a flow asks for nothing that is not its author's to ask for.
@@ -176,7 +182,7 @@ class Service:
             installed,
             None if root is None else FlowsRoot(root),
             folders=folders,
-            tools=frozenset(facts.get("tools", ())),
+            tools=engines.taken_tools,
         )
 
     async def read(self, body: bytes) -> Submission:

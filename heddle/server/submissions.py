@@ -142,7 +142,7 @@ class SubmissionReader:
         code = read_code(fields, allowed=folders is not None, taken=self._tools)
         if code is None or folders is None:
             return Submission(self._prepare(fields, self._installed), inputs)
-        brought = bring(code, folders, self._installed)
+        brought = bring(code, folders, self._installed, self._tools)
         installed = self._installed.and_also(brought.plugins)
         return Submission(self._prepare(fields, installed), inputs, brought)
 

@@ -6,8 +6,9 @@ from typing import Any
 import trio
 from msgspec import Struct
 
+from heddle.long_work import bounded
 from heddle.nesting import MAX_DEPTH, depth
-from heddle.spec import check
+from heddle.spec import EffortExceeded, check
 from heddle.tools.faults import ToolAnswerInvalid, ToolFault, ToolTimedOut
 from plugins_host import CALL_TOOL, CallServices, PluginFault, Served
 
@@ -54,7 +55,7 @@ class ServedTool(Struct, frozen=True):
         Raises:
             ToolFault: The subclass says what went wrong.
         """
-        if wrong := _misfit(input, self.input_schema):
+        if wrong := await _misfit(input, self.input_schema):
             raise ToolInputRefused(self.name, f"its input does not fit: {wrong}")
         params = {"tool": self.name, "input": input}
         answer = None
@@ -76,7 +77,7 @@ class ServedTool(Struct, frozen=True):
                 f"its output is nested deeper than {MAX_DEPTH} levels",
                 fix="Answer with less.",
             )
-        if wrong := _misfit(output, self.output_schema):
+        if wrong := await _misfit(output, self.output_schema):
             raise ToolAnswerInvalid(
                 self.name,
                 f"its output is not what it declares: {wrong}",
@@ -85,8 +86,12 @@ class ServedTool(Struct, frozen=True):
         return output
 
 
-def _misfit(value: Mapping[str, Any], schema: Mapping[str, Any] | None) -> str:
+async def _misfit(value: Mapping[str, Any], schema: Mapping[str, Any] | None) -> str:
     """What of a value does not fit; empty when all of it does."""
     if schema is None:
         return ""
-    return "; ".join(f"{path}: {text}" for path, text in check(value, schema))
+    try:
+        found = await bounded(lambda: check(value, schema))
+    except EffortExceeded as error:
+        return error.what
+    return "; ".join(f"{path}: {text}" for path, text in found)

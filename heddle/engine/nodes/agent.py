@@ -106,7 +106,7 @@ class _Answers:
     async def read(self, text: str) -> State:
         """Raises `OutputMismatch` for an answer that is not of the schema."""
         if not self._text:
-            from heddle.engine.long_work import bounded
+            from heddle.long_work import bounded
 
             return await bounded(lambda: read_structured(self._outputs, text))
         output: State = {self._text: text}

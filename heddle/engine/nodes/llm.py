@@ -26,7 +26,7 @@ def llm(node: GraphNode, graph: Graph) -> Waiting:
         )
         if text_output:
             return Result({text_output: response.content})
-        from heddle.engine.long_work import bounded
+        from heddle.long_work import bounded
 
         return Result(await bounded(lambda: read_structured(outputs, response.content)))
 
@@ -37,7 +37,7 @@ async def fill(template: str, given: State, context: NodeContext) -> str:
     """Fill in the state's values; an unknown placeholder stays, with a warning."""
     if "{{" not in template:
         return template
-    from heddle.engine.long_work import bounded
+    from heddle.long_work import bounded
 
     text, unknown = await bounded(lambda: render(template, given))
     for name in unknown:

@@ -39,7 +39,7 @@ def plugin(node: GraphNode, graph: Graph) -> Waiting:
                 services=PluginServices(context, component, send_unseen, workspace),
             )
         of = f"plugin {step.plugin!r}, node {node.name!r} ({component.type_name})"
-        from heddle.engine.long_work import bounded
+        from heddle.long_work import bounded
 
         output = await bounded(lambda: _outputs(node, done.output, of=of))
         return Result(output, _branch(node, done.branch, of=of))

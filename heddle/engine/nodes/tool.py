@@ -36,7 +36,7 @@ def tool(node: GraphNode, graph: Graph) -> Waiting:
                 run_key=context.run,
                 services=ToolServices(context),
             )
-        from heddle.engine.long_work import bounded
+        from heddle.long_work import bounded
 
         of = f"tool {name!r}"
         return Result(await bounded(lambda: shape_output(node.shape.outputs, found, of=of)))

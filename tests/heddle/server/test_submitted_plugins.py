@@ -15,7 +15,7 @@ from heddle.server.code import MAX_MANIFEST, MAX_PLUGINS, MAX_SOURCE
 from tests.heddle.server.serving import STRAIGHT, Served, server, sse
 from tests.heddle.server.test_socket import connected
 from tests.heddle.server.test_submitted_tools import lives
-from tests.support.flows import component, end, flow, llm, model, start
+from tests.support.flows import component, end, flow, llm, model, start, tool
 
 NODE = {"componentType": "Shout", "kind": "node"}
 MANIFEST = {"name": "shouter", "version": "1", "components": [NODE]}
@@ -384,6 +384,35 @@ def test_a_plugin_that_ends_is_quoted_without_a_folder(
     assert "SyntaxError" in done.error[1]
     assert str(home) not in done.error[1]
     assert code.name not in done.error[1]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_plugin_serves_tools_to_its_own_run(
+    running: Served, code: Path, language: str
+) -> None:
+    source = {
+        "py": "from heddle.plugin import serve\n"
+        "serve({}, tools={'double': lambda given, ctx: {'output': {'b': given['a'] * 2}}})",
+        "js": "serve({}, {tools: {double: ({ a }) => ({ output: { b: a * 2 } })}})",
+    }[language]
+    tools = [
+        {
+            "name": "double",
+            "componentType": "Doubler",
+            "inputSchema": {"type": "object", "required": ["a"]},
+        }
+    ]
+    plugin = brought(source, language, tools=tools)
+    made = flow([start(), tool("double"), end()], ["start", "double", "end"])
+    body = {"flow": made, "inputs": {"a": 4}, "plugins": [plugin]}
+    assert running.ask("POST", "/v1/validate", body).json["valid"] is True
+    done = running.ask("POST", "/v1/runs", body)
+    assert done.json["state"] == {"a": 4, "b": 8}
+    # It is nobody else's, and no name is had twice.
+    assert running.ask("POST", "/v1/runs", {"flow": made}).error[0] == "ToolsMissing"
+    same = [{"name": "double", "interpreter": "sh", "source": "echo"}]
+    done = running.ask("POST", "/v1/runs", {**body, "tools": same})
+    assert (done.status, "'double' already" in done.error[1]) == (400, True)
 
 
 def test_a_stream_and_a_provider_of_the_caller_s(running: Served, code: Path) -> None:

@@ -5,7 +5,7 @@ import threading
 import pytest
 import trio
 
-from heddle.engine.long_work import BRIEF, READING, bounded, reading
+from heddle.long_work import BRIEF, READING, bounded, reading
 from heddle.spec import EffortExceeded
 from heddle.spec.effort import effort
 
