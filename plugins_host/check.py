@@ -41,7 +41,7 @@ from plugins_host.inprocess import InProcessPlugin
 from plugins_host.loading import InProcess, LoadedPlugins, Plugin
 from plugins_host.payload import EMPTY
 from plugins_host.process import PluginProcess
-from plugins_host.promises import Consultation, Verb, promises, together
+from plugins_host.promises import Consultation, Promise, Verb, promises, together
 from plugins_host.tape import Tape
 
 # A question of an example takes a policy no time; a plugin that calls out may need some.
@@ -180,7 +180,7 @@ class _Checking:
         for promise in together(self._plugin.manifest):
             await self._try(asker, promise)
 
-    async def _try(self, asker: Any, promise: Consultation | Verb) -> None:
+    async def _try(self, asker: Any, promise: Promise) -> None:
         mark = self._tape.mark()
         try:
             match promise:
@@ -245,25 +245,38 @@ class _Checking:
     # --- what is expected of every process ------------------------------------------------
 
     async def _try_the_rest(self, process: PluginProcess) -> None:
-        middleware = self._plugin.manifest.middleware
-        if middleware:
-            first = next(
-                each
-                for each in promises(self._plugin.manifest)
-                if isinstance(each, Consultation)
-            )
-            await self._try_many(process, first)
-            await self._try_unknown_field(process, first)
-            await self._try_cancelling(process, first)
+        manifest = self._plugin.manifest
+        asked = list(promises(manifest))
+        first = next((each for each in asked if isinstance(each, Consultation)), None)
+        # Sessions are kept: what is asked of a store is not asked fifty times.
+        others = (each for each in asked if isinstance(each, Verb) and each.repeatable)
+        promise = first or next(others, None)
+        if promise is not None:
+            await self._try_many(process, promise)
+            await self._try_unknown_field(process, promise)
+            await self._try_cancelling(process, promise)
 
-    async def _try_many(self, process: PluginProcess, promise: Consultation) -> None:
+    async def _put(self, asker: Any, promise: Promise) -> None:
+        """Ask again what has been asked; any answer will do for what is no verdict."""
+        if isinstance(promise, Consultation):
+            await self._consult(asker, promise)
+        else:
+            await asker.request(
+                promise.verb,
+                msgspec.json.encode(promise.params),
+                services=self._services,
+                components=(promise.component_type,),
+                patience=self._patience,
+            )
+
+    async def _try_many(self, process: PluginProcess, promise: Promise) -> None:
         asked = f"{AT_ONCE} questions at once"
         mark = self._tape.mark()
         faults: list[Fault] = []
 
         async def ask() -> None:
             try:
-                await self._consult(process, promise)
+                await self._put(process, promise)
             except Fault as fault:
                 faults.append(fault)
 
@@ -275,19 +288,17 @@ class _Checking:
         else:
             self._tell(Outcome.OK, asked, "all are answered")
 
-    async def _try_unknown_field(
-        self, process: PluginProcess, promise: Consultation
-    ) -> None:
+    async def _try_unknown_field(self, process: PluginProcess, promise: Promise) -> None:
         asked = "a field that it does not know"
         mark = self._tape.mark()
         try:
-            await self._consult(_Newer(process), promise)
+            await self._put(_Newer(process), promise)
         except Fault as fault:
             self._fault(asked, fault, mark)
         else:
             self._tell(Outcome.OK, asked, "it is ignored")
 
-    async def _try_cancelling(self, process: PluginProcess, promise: Consultation) -> None:
+    async def _try_cancelling(self, process: PluginProcess, promise: Promise) -> None:
         asked = "cancel"
         # It may have ended for what it said last.
         with suppress(Fault):
@@ -310,13 +321,13 @@ class _Checking:
         else:
             self._tell(Outcome.OK, asked, "it is answered")
 
-    async def _ask_and_cancel(self, process: PluginProcess, promise: Consultation) -> None:
+    async def _ask_and_cancel(self, process: PluginProcess, promise: Promise) -> None:
         """Cancel a question as soon as it was written; a quick plugin may be quicker."""
         mark = self._tape.mark()
 
         async def ask() -> None:
             with suppress(Fault):
-                await self._consult(process, promise)
+                await self._put(process, promise)
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(ask)

@@ -28,6 +28,7 @@ from plugins_host.manifest import (
     StoreComponent,
     ToolEntry,
     TransformComponent,
+    tool_schema_problem,
 )
 from plugins_host.model_edits import response_fields
 from plugins_host.payload import Payload
@@ -73,6 +74,11 @@ class Verb(Struct, frozen=True):
     params: dict[str, Any]
     read: Callable[[Raw], str]
     on_partial: Callable[[Raw], None] | None = None
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether asking again changes nothing that is kept."""
+        return not self.verb.startswith("session")
 
 
 Promise: TypeAlias = Consultation | Verb
@@ -297,6 +303,41 @@ def _provider(component: ProviderComponent, *, stream: bool) -> Verb:
     return Verb(f"{name} chat, {how}", name, "chat", params, read, on_partial)
 
 
+_AT: Final = {"nodeName": "example", "nodeType": "AgentNode"}
+_ERROR: Final = {"name": "ExampleError", "message": "an example of an error"}
+
+EVENTS: Final[tuple[dict[str, Any], ...]] = (
+    {"type": "flow_start"},
+    {"type": "node_start", **_AT, "state": {"question": "Why?"}, "attempt": 1},
+    {"type": "token_delta", "nodeName": "example", "delta": "Hello"},
+    {"type": "token_discard", "nodeName": "example", "characters": 5},
+    {
+        "type": "tool_call",
+        "nodeName": "example",
+        "toolName": "example_tool",
+        "toolArgs": {"cmd": "ls"},
+        "toolCallId": "call-1",
+        "startedAt": 1.5,
+    },
+    {
+        "type": "tool_result",
+        "nodeName": "example",
+        "toolName": "example_tool",
+        "toolCallId": "call-1",
+        "duration": 12.5,
+        "error": _ERROR,
+    },
+    {"type": "warning", "message": "an example of a warning"},
+    {"type": "plugin_log", **_AT, "level": "info", "message": "an example of a line"},
+    {"type": "plugin:Example:seen", **_AT, "data": None},
+    {"type": "node_error", **_AT, "error": _ERROR, "attempt": 1},
+    {"type": "node_complete", **_AT, "state": {"result": 1}, "attempt": 2},
+    {"type": "flow_complete", "state": {"result": 1}},
+    {"type": "error", "error": _ERROR},
+)
+"""One of each event that an encoder may be shown, in an order in which they may come."""
+
+
 class _EncodedFrame(Struct, frozen=True):
     data: Any
     event: str | None = None
@@ -310,12 +351,7 @@ def _encoder(name: str) -> Iterator[Verb]:
         return f"{len(frames)} frames"
 
     asked = {"componentType": name, "runId": "example-run"}
-    events: tuple[dict[str, Any], ...] = (
-        {"type": "flow_start"},
-        {"type": "token_delta", "nodeName": "example", "delta": "Hello"},
-        {"type": "flow_complete", "state": {"result": 1}},
-    )
-    for event in events:
+    for event in EVENTS:
         label = f"{name} encode, {event['type']}"
         yield Verb(label, name, "encode", {**asked, "event": event}, read)
     yield Verb(f"{name} finishEncode", name, "finishEncode", asked, read)
@@ -357,7 +393,17 @@ def _store(name: str) -> Iterator[Verb]:
 
 def _tool(tool: ToolEntry) -> Verb:
     def read(raw: Raw) -> str:
-        _read(CALL_TOOL, raw)
+        answer = _read(CALL_TOOL, raw)
+        if tool.output_schema is not None:
+            # Loaded only here: few tools say what they put out.
+            import jsonschema
+
+            schema = jsonschema.Draft202012Validator(tool.output_schema)
+            for wrong in schema.iter_errors(answer.output):
+                raise WrongAnswer(
+                    f"{wrong.json_path.replace('$', '$.output', 1)}: {wrong.message}",
+                    fix="Answer what 'outputSchema' declares.",
+                )
         return "an output"
 
     properties = (tool.input_schema or {}).get("properties", {})
@@ -367,7 +413,21 @@ def _tool(tool: ToolEntry) -> Verb:
 
 
 def _read_tools(raw: Raw) -> str:
-    return f"{len(_read(LIST_TOOLS, raw).tools)} tools"
+    tools = _read(LIST_TOOLS, raw).tools
+    names = [tool.name for tool in tools]
+    for index, tool in enumerate(tools):
+        if names.index(tool.name) != index:
+            raise WrongAnswer(
+                f"$.tools[{index}].name: {tool.name!r} is listed twice",
+                fix="List each tool once.",
+            )
+        for key, schema in (
+            ("inputSchema", tool.input_schema),
+            ("outputSchema", tool.output_schema),
+        ):
+            if schema is not None and (problem := tool_schema_problem(schema)):
+                raise WrongAnswer(f"$.tools[{index}].{key}: {problem}", fix="Correct it.")
+    return f"{len(tools)} tools"
 
 
 _BY_TYPE: Final[Mapping[object, Any]] = {

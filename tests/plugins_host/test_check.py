@@ -13,7 +13,7 @@ import pytest
 from plugins_host.check import Finding, Outcome, check_plugin
 from plugins_host.loading import load_plugins
 from plugins_host.manifest import KINDS
-from plugins_host.promises import Consultation, Verb, example_of, promises, together
+from plugins_host.promises import EVENTS, Consultation, Verb, example_of, promises, together
 from plugins_host.seams import SEAMS
 
 PLUGINS = Path(__file__).with_name("plugins")
@@ -503,3 +503,65 @@ async def test_tools_without_names_are_told(tmp_path: Path) -> None:
     found = await fault_of(tmp_path, "", components=[], discoverTools=True)
 
     assert "there is no 'tools'. Answer {tools: [{name" in found.said
+
+
+@pytest.mark.parametrize(
+    ("fields", "result", "says"),
+    [
+        (
+            {"tools": [{"name": "t", "componentType": "T", "outputSchema": {
+                "type": "object", "required": ["a"]}}]},
+            "{'output': {}}",
+            "$.output: 'a' is a required property",
+        ),
+        ({"tools": [{"name": "t", "componentType": "T"}]}, "{'out': {}}", "no 'output'"),
+        ({"discoverTools": True}, "{'tools': [{'name': 'a'}, {'name': 'a'}]}", "twice"),
+        ({"discoverTools": True}, "{'tools': [{}]}", "$.tools[0]: there is no 'name'"),
+        (
+            {"discoverTools": True},
+            "{'tools': [{'name': 'a', 'inputSchema': {'type': 'array'}}]}",
+            "$.tools[0].inputSchema: 'array'",
+        ),
+    ],
+)  # fmt: skip
+async def test_tools_are_held_to_what_is_declared(
+    tmp_path: Path, fields: dict[str, Any], result: str, says: str
+) -> None:
+    found = await fault_of(
+        tmp_path,
+        f"if method != 'init':\n    say(id=id, result={result})\n    continue",
+        components=[],
+        **fields,
+    )
+
+    assert says in found.said
+    assert found.frames
+
+
+async def test_a_plugin_of_any_kind_is_cancelled_and_asked_much_at_once(
+    tmp_path: Path,
+) -> None:
+    body = "if method not in ('init', 'cancel'):\n    say(id=id, result=[])\n    continue"
+    encoder = {"kind": "encoder", "protocol": "x", "contentType": "a/b"}
+    source = by_hand(tmp_path, body, components=[{"componentType": "Lines", **encoder}])
+    found = await checked(source)
+
+    assert faults(found) == []
+    asked = [each.asked for each in found]
+    for each in ("50 questions at once", "a field that it does not know", "cancel"):
+        assert each in asked
+    assert sum("Lines encode" in each for each in asked) == len(EVENTS)
+
+
+def test_an_encoder_is_shown_one_of_each_event() -> None:
+    from heddle import events
+
+    tags = {
+        each.__struct_config__.tag
+        for each in events.RunEvent.__subclasses__()
+        if each.__struct_config__.tag is not None
+    }
+    shown = {each["type"] for each in EVENTS}
+
+    assert tags
+    assert shown >= tags
