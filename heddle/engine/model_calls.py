@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from heddle.engine.decisions import Substitute
-from heddle.engine.faults import EngineFault
+from heddle.engine.faults import EngineFault, RunFailed
 from heddle.engine.plugin_calls import answer, model_name
 from heddle.engine.work import NodeContext
 from heddle.spec import Component
@@ -127,6 +127,8 @@ async def _attempt(
     try:
         on_text = context.show_text if shown else None
         response = await answer(context, llm, request, on_text, send_unseen)
+    except RunFailed:
+        raise
     except Fault as fault:
         return fault
     except Exception as bug:  # noqa: BLE001  told as one, to policies too

@@ -7,12 +7,13 @@
 for, past the policies, or, for a policy, without asking any.
 """
 
-from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from heddle.engine.faults import NodeFault
+from heddle.engine.faults import NodeFault, RunFailed
 from heddle.engine.work import NodeContext
 from heddle.events import PluginEmitted, PluginLogged
 from heddle.spec import Component, PluginComponent
@@ -28,6 +29,9 @@ from plugins_host import (
 
 MAX_TOOL_DEPTH: Final = 8
 """Tools inside one another: a tool that runs itself ends before its run does."""
+
+if TYPE_CHECKING:
+    import trio
 
 LLM_CONFIG: Final = "llm_config"
 """The field under which a component has a model of its own."""
@@ -107,15 +111,18 @@ async def answer(
 
     provider = served(context, llm)
     where = f"llm_config {llm.name!r}, plugin {provider.plugin!r}"
+    services = PluginServices(context, llm, send)
     try:
-        response = await chat(
-            provider,
-            shown_component(llm),
-            request,
-            stream=on_text is not None and llm.provided.stream,
-            on_text=on_text,
-            services=PluginServices(context, llm, send),
-        )
+        with services.working():
+            return await chat(
+                provider,
+                shown_component(llm),
+                request,
+                stream=on_text is not None and llm.provided.stream,
+                on_text=on_text,
+                services=services,
+            )
+        raise AssertionError("what ends its work is raised")  # pragma: no cover
     except PluginOverdue as fault:
         what = f"the provider timed out: {fault.what}"
         raise ProviderFailed(what, where=where, fix=fault.fix, retryable=True) from fault
@@ -124,7 +131,6 @@ async def answer(
     except PluginFault as fault:
         again = isinstance(fault, PluginGone)
         raise ProviderFailed(str(fault), where=where, retryable=again) from fault
-    return response
 
 
 def _told(fault: PluginFailed, where: str) -> ProviderFailed:
@@ -228,7 +234,7 @@ class PluginServices(RunServices):
         workspace: The node's own, for tools; None to give each its own.
     """
 
-    __slots__ = ("_component", "_send")
+    __slots__ = ("_component", "_ended", "_scope", "_send")
 
     def __init__(
         self,
@@ -240,6 +246,30 @@ class PluginServices(RunServices):
         super().__init__(context, workspace)
         self._component = component
         self._send = send
+        self._ended: RunFailed | None = None
+        self._scope: trio.CancelScope | None = None
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """While the component is at work. What ends the run ends its work at once.
+
+        A plugin that caught the refusal of its model call could go on as if no policy
+        had ended the run.
+
+        Raises:
+            RunFailed: A policy ended the run inside of it.
+        """
+        # Here, so that a document can be checked without loading trio.
+        import trio
+
+        with trio.CancelScope() as self._scope:
+            try:
+                yield
+            except Exception:
+                if self._ended is None:
+                    raise
+        if self._ended is not None:
+            raise self._ended
 
     async def call_model(
         self, component_type: str, request: ModelRequest, /
@@ -252,7 +282,13 @@ class PluginServices(RunServices):
                 f"{component.name!r} ({component_type}) has no 'llm_config' of its own",
                 fix="Give the component one in the document.",
             )
-        return await self._send(context, llm, whole_request(context, llm, request))
+        try:
+            return await self._send(context, llm, whole_request(context, llm, request))
+        except RunFailed as end:
+            self._ended = self._ended or end
+            if self._scope is not None:
+                self._scope.cancel()
+            raise
 
 
 def model_name(llm: Component) -> str:

@@ -138,11 +138,13 @@ class _Plugin:
         Raises:
             Rejected: Nothing.
         """
-        applied = await served(context, self._component).ask(
-            APPLY if phase == "pre" else APPLY_POST,
-            {"component": self._shown, "phase": phase, "messages": messages},
-            services=PluginServices(context, self._component, send_unseen),
-        )
+        services = PluginServices(context, self._component, send_unseen)
+        with services.working():
+            applied = await served(context, self._component).ask(
+                APPLY if phase == "pre" else APPLY_POST,
+                {"component": self._shown, "phase": phase, "messages": messages},
+                services=services,
+            )
         if applied.action == "reject":
             answers = [each for each in applied.messages or () if each.role == "assistant"]
             text = answers[-1].content if answers else None

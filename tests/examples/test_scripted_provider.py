@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from heddle.engine.faults import NodeFailed
+from heddle.events import TokenDelta
 from tests.examples.readme import blocks, run, settled
 from tests.heddle.kinds_support import NODE, needs_node, one, opened
 from tests.support.flows import component, llm
@@ -39,7 +40,7 @@ async def test_an_answer_is_the_same_in_pieces(manifest: str) -> None:
         whole, _ = await bench.run(written)
         streamed, events = await bench.run(written, stream=True)
         assert whole == streamed == {"generated_text": "You asked  how warm is it? "}
-        deltas = [each.delta for each in events if hasattr(each, "delta")]
+        deltas = [each.delta for each in events if isinstance(each, TokenDelta)]
         assert deltas == ["You ", "asked ", " ", "how ", "warm ", "is ", "it? "]
         with pytest.raises(NodeFailed, match="ProviderError: 429: slow down"):
             await bench.run(asking([{"fail": "slow down", "status": 429}]))

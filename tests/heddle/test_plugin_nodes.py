@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trio
 
-from heddle.engine.faults import NodeFailed
+from heddle.engine.faults import NodeFailed, PolicyFailed
 from heddle.engine.plan import make_plan
 from heddle.engine.testing import FakeModels, FakeTools, policies
 from heddle.events import NodeStarted, PluginEmitted, PluginLogged
@@ -120,6 +120,38 @@ async def test_a_node_may_use_the_run_that_it_works_for(home: str, tmp_path: Pat
     assert not [e for e in events if getattr(e, "delta", None)], (
         "it is no answer of the node"
     )
+
+
+@pytest.mark.parametrize("home", PROCESSES)
+async def test_a_policy_that_ends_the_run_is_not_caught_by_a_plugin(
+    home: str, tmp_path: Path
+) -> None:
+    def broken(_event: Any, _ctx: Any) -> Any:
+        raise ValueError("the policy is broken")
+
+    def forbids(_event: Any, _ctx: Any) -> Any:
+        return {"action": "reject", "reason": "no models today"}
+
+    tools = FakeTools({"double": lambda n: {"n": n}})
+    node = component("Busy", "n", llm_config=ref("model"))
+    async with opened(source(home, tmp_path)) as bench:
+        began = trio.current_time()
+        with pytest.raises(PolicyFailed, match="the policy is broken"):
+            await bench.run(
+                one(node),
+                {"n": 1, "stubborn": True},
+                tools=tools,
+                policies=policies(("Broken", {"modelCall": {"before": broken}})),
+            )
+        assert trio.current_time() - began < 8, "and the plugin is not waited for"
+        # A refused call is an answer like another: the plugin may go on without it.
+        with pytest.raises(NodeFailed, match="no models today"):
+            await bench.run(
+                one(node),
+                {"n": 1},
+                tools=tools,
+                policies=policies(("No", {"modelCall": {"before": forbids}})),
+            )
 
 
 async def test_a_node_without_a_model_is_told_to_get_one(tmp_path: Path) -> None:

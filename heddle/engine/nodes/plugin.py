@@ -33,11 +33,9 @@ def plugin(node: GraphNode, graph: Graph) -> Waiting:
                 params["workspaceUnavailable"] = "confined"
             else:
                 params["workspace"] = await tools.folder(workspace)
-            done = await step.ask(
-                EXECUTE,
-                params,
-                services=PluginServices(context, component, send_unseen, workspace),
-            )
+            services = PluginServices(context, component, send_unseen, workspace)
+            with services.working():
+                done = await step.ask(EXECUTE, params, services=services)
         of = f"plugin {step.plugin!r}, node {node.name!r} ({component.type_name})"
         from heddle.long_work import bounded
 

@@ -4,7 +4,14 @@ const say = (input, ctx) => ctx.node.answer;
 
 async function busy(input, ctx) {
   const doubled = await ctx.runTool('double', { n: input.n });
-  const said = await ctx.callModel({ messages: [{ role: 'user', content: 'hi' }] });
+  let said;
+  try {
+    said = await ctx.callModel({ messages: [{ role: 'user', content: 'hi' }] });
+  } catch (error) {
+    if (!input.stubborn) throw error;
+    await new Promise((done) => setTimeout(done, 10_000));
+    return { output: { 'went on': error.name } };
+  }
   ctx.emitEvent('seen', { n: input.n });
   ctx.log('warn', 'busy');
   return {

@@ -8,7 +8,7 @@ import asyncio
 import os
 import sys
 
-from heddle.plugin import ProviderError, serve
+from heddle.plugin import HostError, ProviderError, serve
 
 ANY = {"type": "object"}
 manifest = {
@@ -52,7 +52,13 @@ def say(given, ctx):
 async def busy(given, ctx):
     """All that a node may ask for."""
     doubled = await ctx.run_tool("double", {"n": given["n"]})
-    said = await ctx.call_model({"messages": [{"role": "user", "content": "hi"}]})
+    try:
+        said = await ctx.call_model({"messages": [{"role": "user", "content": "hi"}]})
+    except HostError as error:
+        if given.get("stubborn"):
+            await asyncio.sleep(10)
+            return {"output": {"went on": error.name}}
+        raise
     ctx.emit_event("seen", {"n": given["n"]})
     ctx.log("warn", "busy")
     return {
