@@ -130,7 +130,8 @@ async def answer(
         raise _told(fault, where) from fault
     except PluginFault as fault:
         again = isinstance(fault, PluginGone)
-        raise ProviderFailed(str(fault), where=where, retryable=again) from fault
+        said = fault.what if fault.where == f"plugin {provider.plugin!r}" else str(fault)
+        raise ProviderFailed(said, where=where, retryable=again) from fault
 
 
 def _told(fault: PluginFailed, where: str) -> ProviderFailed:
