@@ -24,13 +24,20 @@ _decode: Final = msgspec.json.Decoder().decode
 class HostError(Exception):
     """heddle refused or failed something that a handler asked of it.
 
-    ``name`` is the class of the error as heddle knows it, such as ``ToolError``.
+    ``name`` is the class of the error as heddle knows it, such as ``ToolError``. What is
+    known of trying again is in ``status``, ``retry_after_ms`` and ``retryable``.
     """
 
-    def __init__(self, name: str, message: str) -> None:
+    def __init__(
+        self, name: str, message: str, about: Mapping[str, Any] | None = None
+    ) -> None:
         super().__init__(message)
         self.name = name
         self.message = message
+        known = about or {}
+        self.status: int | None = known.get("status")
+        self.retry_after_ms: float | None = known.get("retryAfterMs")
+        self.retryable: bool | None = known.get("retryable")
 
 
 class ProviderError(Exception):

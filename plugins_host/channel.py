@@ -34,6 +34,7 @@ from plugins_host.frames import (
     Stray,
     Unreadable,
 )
+from plugins_host.handlers import about_error
 from plugins_host.lifecycle import PHASES, Phase, Signal, following
 from plugins_host.plugin_faults import (
     PluginFailed,
@@ -749,7 +750,8 @@ class Channel:
             self._reply(_too_late(id_))
             raise
         except Exception as error:  # noqa: BLE001  whatever a tool raises is told to the plugin
-            line = frames.refusal(id_, type(error).__name__, str(error))
+            about = about_error(error)
+            line = frames.refusal(id_, type(error).__name__, str(error), about)
         except BaseExceptionGroup as group:
             # It failed while it was being ended. That is nobody's business any more, and
             # the cancellation belongs to whoever cancelled.

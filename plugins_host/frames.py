@@ -22,7 +22,7 @@ become U+FFFD, as they could not be written down again.
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -173,13 +173,22 @@ def answer(id: Id, result: bytes = b"{}") -> bytes:  # noqa: A002
     return b'{"id":%b,"result":%b}\n' % (_ENCODE(id), result)
 
 
-def refusal(id: Id, name: str, message: str) -> bytes:  # noqa: A002
-    """The line of a refusal."""
+NOTHING_MORE: Final[Mapping[str, Any]] = {}
+
+
+def refusal(
+    id: Id,  # noqa: A002
+    name: str,
+    message: str,
+    about: Mapping[str, Any] = NOTHING_MORE,
+) -> bytes:
+    """The line of a refusal; ``about`` is what else there is to say, by its word."""
     try:
-        error = b'{"name":%b,"message":%b}' % (_ENCODE(name), _ENCODE(message))
+        error = _ENCODE({"name": name, "message": message, **about})
     except UnicodeEncodeError:
         # Half a surrogate pair: messages quote file names and whatever programs print.
-        return refusal(id, *(t.encode(errors="replace").decode() for t in (name, message)))
+        name, message = (t.encode(errors="replace").decode() for t in (name, message))
+        return refusal(id, name, message, about)
     return b'{"id":%b,"error":%b}\n' % (_ENCODE(id), error)
 
 

@@ -280,7 +280,8 @@ class _Asked(Services):
                 self._budget.release(trio.current_time())
                 self._rearm()
         except Exception as error:
-            raise HostError(type(error).__name__, str(error)) from error
+            name, about = type(error).__name__, about_error(error)
+            raise HostError(name, str(error), about) from error
         return _decode(result)
 
     def tell(self, verb: str, params: dict[str, Any]) -> None:

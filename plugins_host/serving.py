@@ -395,7 +395,7 @@ class Server:
         elif refused:
             error = frame.error if isinstance(frame.error, dict) else {}
             name = str(error.get("name", "Error"))
-            waiting.set_exception(HostError(name, _error_text(frame.error)))
+            waiting.set_exception(HostError(name, _error_text(frame.error), error))
         else:
             waiting.set_result(None if frame.result is UNSET else frame.result)
 

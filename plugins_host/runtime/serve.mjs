@@ -52,6 +52,7 @@ class HostError extends Error {
   constructor(error) {
     super(error?.message ?? String(error));
     this.name = error?.name ?? 'HostError';
+    Object.assign(this, aboutError(error ?? {}));
   }
 }
 

@@ -9,6 +9,7 @@ import pytest
 from heddle.engine.faults import NodeFailed
 from heddle.engine.testing import FakeTools, policies
 from heddle.events import Event, FlowCompleted, TokenDelta
+from heddle.installation import NONE_OPEN
 from plugins_host import ModelResponse, ToolCall, Usage
 from plugins_host.chatting import MAX_ANSWER, Assembly, Chunk
 from plugins_host.verbs import AnswerShape
@@ -120,6 +121,36 @@ async def test_a_providers_error_says_what_policies_go_by(
     assert [(e.name, e.status, e.retry_after_ms, e.retryable) for e in seen] == [
         ("ProviderFailed", 429, 5, True)
     ] * 2
+
+
+@pytest.mark.parametrize("home", HOMES)
+async def test_a_provider_may_pass_on_what_another_says(home: str, tmp_path: Path) -> None:
+    busy = {"message": "slow down", "status": 429, "retryAfterMs": 5, "retryable": False}
+    seen: list[Any] = []
+
+    def after(event: Any, _ctx: Any) -> Plain:
+        seen.append(event.outcome.error)
+        return {"action": "pass"}
+
+    watch = policies(("Watch", {"modelCall": {"after": after}}))
+    async with opened(source(home, tmp_path)) as bench:
+        inner = component("Scripted", "inner", echo=True)
+        result, _ = await bench.run(asking(provider("PassingOn", llm_config=inner)))
+        assert result == {"generated_text": "hi False"}
+        inner = component("Scripted", "inner", fail=busy)
+        with pytest.raises(NodeFailed, match="429: slow down"):
+            await bench.run(asking(provider("PassingOn", llm_config=inner)), policies=watch)
+    assert [(e.status, e.retry_after_ms, e.retryable) for e in seen] == [
+        (429, 5, False)
+    ] * 2
+
+
+async def test_a_run_without_the_plugin_of_its_document_says_so(tmp_path: Path) -> None:
+    async with opened(source("module", tmp_path)) as bench:
+        written = asking(provider(echo=True))
+        bench.plugins = NONE_OPEN
+        with pytest.raises(NodeFailed, match="nobody to ask for 'Scripted'. Load plugin"):
+            await bench.run(written)
 
 
 WRONG_PIECES: dict[str, tuple[Plain, str]] = {

@@ -63,4 +63,5 @@ serve({
   Early: { apply: rewrite },
   Scripted: { chat },
   Whole: { chat },
+  PassingOn: { chat: ({ messages }, ctx) => ctx.callModel({ messages }) },
 });

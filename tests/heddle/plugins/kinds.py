@@ -40,6 +40,7 @@ manifest = {
         {"componentType": "Early", "kind": "transform", "phase": "pre"},
         {"componentType": "Scripted", "kind": "provider", "stream": True},
         {"componentType": "Whole", "kind": "provider"},
+        {"componentType": "PassingOn", "kind": "provider"},
     ],
 }
 
@@ -87,6 +88,11 @@ def rewrite(messages, ctx):
     return {"action": "modify", "messages": louder}
 
 
+async def passing_on(request, ctx):
+    """What the configuration's own model answers."""
+    return await ctx.call_model({"messages": request["messages"]})
+
+
 def chat(request, ctx):
     """The script in the configuration."""
     script = ctx.component
@@ -116,6 +122,7 @@ handlers = {
     "Early": {"apply": rewrite},
     "Scripted": {"chat": chat},
     "Whole": {"chat": chat},
+    "PassingOn": {"chat": passing_on},
 }
 
 if __name__ == "__main__":
