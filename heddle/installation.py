@@ -103,6 +103,14 @@ class Installed(Struct, frozen=True):
         loaded = self.plugins.middleware if self.plugins is not None else ()
         return sorted(each.component.component_type for each in loaded)
 
+    @property
+    def offered(self) -> dict[str, list[str]]:
+        """The component types that documents may name, sorted, by kind."""
+        kinds: dict[str, list[str]] = {}
+        for name, one in sorted(self.provided.items()):
+            kinds.setdefault(one.kind, []).append(name)
+        return kinds
+
     def and_also(self, brought: "Installed") -> "Installed":
         """The same for a document beside which a run brings plugins of its own.
 

@@ -106,7 +106,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
     "Index": _object("name version status", name=TEXT, version=TEXT, status=TEXT),
     "Capabilities": _object(
         "version allowRequestCode interpreters acceptsFlowPath tools protocols formats "
-        "middleware eventContract limits runsInFlight runSaturation",
+        "middleware components eventContract limits runsInFlight runSaturation",
         version=TEXT,
         allowRequestCode=SWITCH,
         interpreters={"type": "array", "items": {"enum": list(SUFFIXES)}},
@@ -115,6 +115,10 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         protocols={"type": "array", "items": TEXT},
         formats={"type": "array", "items": TEXT},
         middleware={"type": "array", "items": TEXT},
+        components={
+            "type": "object",
+            "additionalProperties": {"type": "array", "items": TEXT},
+        },
         eventContract={"const": EVENT_CONTRACT},
         limits=ANY_OBJECT,
         runsInFlight=WHOLE,

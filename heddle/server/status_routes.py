@@ -49,6 +49,7 @@ async def capabilities(service: Service, _: Request, __: str) -> Answer:
         "protocols": service.installed.protocols,
         "formats": service.installed.formats.names,
         "middleware": service.installed.middleware,
+        "components": service.installed.offered,
         "eventContract": EVENT_CONTRACT,
         "runsInFlight": runs.active,
         "runSaturation": runs.saturation,

@@ -26,6 +26,9 @@ def test_submitted_flows_use_what_plugins_provide(tmp_path: Path) -> None:
     say = component("Say", "n", answer={"output": {"said": 1}})
     asks = written(say, llm("ask", "hi"), shared=[provider])
     with server(tmp_path, "--plugin", source("python", tmp_path)) as served:
+        shown = served.ask("GET", "/v1/capabilities").json["components"]
+        assert shown["node"] == ["Busy", "Choose", "Say", "Stuck"]
+        assert shown["component"] == ["Knob"]
         with ThreadPoolExecutor(8) as pool:
             answers = list(
                 pool.map(lambda _: served.ask("POST", "/v1/runs", asks), range(16))
