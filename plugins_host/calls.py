@@ -24,9 +24,6 @@ from trio.lowlevel import (
 from plugins_host.frames import Id
 from plugins_host.reverse import CallServices, Waited
 
-# How long a call may be silent. Seconds; `--plugin-timeout` changes it.
-PATIENCE: Final = 30.0
-
 # Signs of life extend a wait to at most this many times the budget of silence.
 CEILING: Final = 10.0
 

@@ -21,12 +21,12 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar, assert_never
 import msgspec
 from msgspec import Raw, Struct
 
-from plugins_host.calls import PATIENCE
 from plugins_host.conversation import ModelRequest
 from plugins_host.faults import Fault
 from plugins_host.model_edits import EditError, edited, read_response
 from plugins_host.payload import EMPTY, Payload
 from plugins_host.plugin_faults import PluginOverdue
+from plugins_host.program import PATIENCE
 from plugins_host.reverse import CallServices
 from plugins_host.seams import (
     SEAMS,

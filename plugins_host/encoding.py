@@ -20,9 +20,9 @@ import msgspec
 import trio
 from msgspec import Raw, Struct
 
-from plugins_host.calls import PATIENCE
 from plugins_host.faults import Fault
 from plugins_host.plugin_faults import PluginFault
+from plugins_host.program import PATIENCE
 
 # Questions under way: enough that neither side waits for the other while both are busy,
 # and all of them fit into a pipe when events are tokens.

@@ -8,6 +8,9 @@ from msgspec import Struct
 # What an installed plugin may know of the machine without anybody granting it.
 COMMON_VARIABLES: Final = ("PATH", "HOME", "LANG", "TMPDIR")
 
+# How long a call may be silent. Seconds; `--plugin-timeout` changes it.
+PATIENCE: Final = 30.0
+
 CAPABILITIES: Final = ("runTool", "callModel", "emitEvent", "log")
 
 

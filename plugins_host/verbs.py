@@ -18,11 +18,11 @@ from typing import Any, Final, Generic, Literal, Protocol, TypeVar, cast
 import msgspec
 from msgspec import Raw, Struct
 
-from plugins_host.calls import PATIENCE
 from plugins_host.conversation import Message
 from plugins_host.faults import Fault
 from plugins_host.model_edits import EditError, check_conversation
 from plugins_host.plugin_faults import PluginFault
+from plugins_host.program import PATIENCE
 from plugins_host.reverse import CallServices
 
 T = TypeVar("T")

@@ -24,7 +24,6 @@ from plugins_host import (
     PluginFault,
     PluginGone,
     PluginOverdue,
-    Served,
 )
 
 MAX_TOOL_DEPTH: Final = 8
@@ -32,6 +31,8 @@ MAX_TOOL_DEPTH: Final = 8
 
 if TYPE_CHECKING:
     import trio
+
+    from plugins_host import Served
 
 LLM_CONFIG: Final = "llm_config"
 """The field under which a component has a model of its own."""
@@ -66,7 +67,7 @@ class PluginNotOpen(NodeFault):
     """The document was read with a plugin that this run does not have."""
 
 
-def served(context: NodeContext, component: PluginComponent) -> Served:
+def served(context: NodeContext, component: PluginComponent) -> "Served":
     """Who does the work of a component.
 
     Raises:
