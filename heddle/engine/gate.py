@@ -386,7 +386,9 @@ class ConsultationServices(RunServices):
     __slots__ = ("_models",)
 
     def __init__(self, context: "NodeContext", models: Mapping[str, Component]) -> None:
-        super().__init__(context)
+        # Made for each consultation, so without a call more.
+        self._context = context
+        self._workspace = None
         self._models = models
 
     async def call_model(
