@@ -231,12 +231,14 @@ class _Keeper(Actor["_Connect | _Greeted | _Died | _Probe"]):
                 self._starting = False
                 self._history = WELL
                 self._channel = channel
+                self._counts.trouble = ""
                 self._answer(channel)
                 return None
             case _Died(reason=reason):
                 self._starting = False
                 self._history = self._history.died(trio.current_time(), reason.what)
                 self._reason = reason
+                self._counts.trouble = reason.what
                 if self._history.given_up:
                     self._tell("it does not start and is only probed from now on")
                 self._answer(reason)
@@ -293,6 +295,9 @@ class _Keeper(Actor["_Connect | _Greeted | _Died | _Probe"]):
                 await self._say(await self._greet(channel, began + START_TIMEOUT))
         finally:
             self._alive.discard(channel)
+            # One that was replaced before it ended is nobody's trouble any more.
+            if channel is self._channel and channel.died_of is not None:
+                self._counts.trouble = channel.died_of.what
 
     async def _greet(self, channel: Channel, deadline: float) -> _Greeted | _Died:
         fault: PluginFault | None = None

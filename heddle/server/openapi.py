@@ -145,7 +145,9 @@ _EVENTS: Final = "text/event-stream"
 _RUN_ERRORS: Final = (400, 404, 413, 415, 429, 500, 503, 504)
 
 OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
-    ("GET", "/"): Operation("What this is", {200: "Index"}, open=True),
+    ("GET", "/"): Operation(
+        "What this is; a status page for who accepts text/html", {200: "Index"}, open=True
+    ),
     ("GET", "/healthz"): Operation("Whether it answers", {200: "Status"}, open=True),
     ("GET", "/readyz"): Operation(
         "Whether it takes runs; 503 once it drains",
@@ -187,7 +189,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
         {"from": {"type": "integer", "minimum": 1}},
     ),
     ("GET", "/v1/stream"): Operation(
-        "A WebSocket (subprotocol heddle.v1) that carries many runs",
+        "A WebSocket (subprotocol heddle.v1) that carries many runs, and the status",
         {101: ""},
         (426,),
     ),
@@ -237,6 +239,8 @@ def _described(path: str, operation: Operation) -> Schema:
     }
     if operation.query.get("stream"):
         described["responses"]["200"]["content"][_EVENTS] = {"schema": TEXT}
+    if path == "/":
+        described["responses"]["200"]["content"]["text/html"] = {"schema": TEXT}
     if operation.takes:
         described["requestBody"] = {"required": True, **_json(operation.takes)}
     return described

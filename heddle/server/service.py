@@ -18,6 +18,7 @@ from heddle.server.flows_root import FlowsRoot
 from heddle.server.runs import RunHandle, Runs, Work
 from heddle.server.settings import Settings
 from heddle.server.sse import Pulse
+from heddle.server.status_board import Board
 from heddle.server.submissions import Submission, SubmissionReader, Submitted
 
 if TYPE_CHECKING:
@@ -152,6 +153,7 @@ class Service:
     Attributes:
         draining: Set when the server begins to stop.
         sockets: How many WebSockets are open.
+        board: Tells who watches how all is.
     """
 
     def __init__(
@@ -177,6 +179,7 @@ class Service:
         self.facts = facts
         self.draining = trio.Event()
         self.sockets = 0
+        self.board = Board(self)
         root = settings.flows_root
         self._reader = SubmissionReader(
             installed,

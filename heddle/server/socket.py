@@ -29,6 +29,7 @@ from heddle.server.failures import status_of, told
 from heddle.server.http import Refusal, Request, Upgrade
 from heddle.server.runs import CancelOutcome, RunHandle
 from heddle.server.service import Service
+from heddle.server.status_watch import StatusWatch
 from heddle.server.submissions import Boolean, Number, Text, read_field, read_object
 from heddle.server.tokens import authorise, is_token, unauthorised
 from plugins_host import Fault, one_of
@@ -189,7 +190,7 @@ async def _serve(service: Service, stream: SharedStream, *, known: bool) -> None
                 offered = SUBPROTOCOL in request.proposed_subprotocols
                 socket = await request.accept(subprotocol=SUBPROTOCOL if offered else None)
             stream.opened()
-            session = Session(service, socket, stream, known=known)
+            session = Session(service, socket, stream, nursery, known=known)
             try:
                 nursery.start_soon(session.write)
                 nursery.start_soon(session.watch_drain)
@@ -215,6 +216,7 @@ class Session:
         service: Service,
         socket: WebSocketConnection,
         stream: SharedStream,
+        nursery: trio.Nursery,
         *,
         known: bool,
     ) -> None:
@@ -222,6 +224,8 @@ class Session:
         self._socket = socket
         self._stream = stream
         self._known = known
+        self._nursery = nursery
+        self._watch: StatusWatch | None = None
         self._outbox: deque[bytes] = deque()
         self._followed: dict[str, Reader] = {}
         self._ready: deque[Reader] = deque()
@@ -352,6 +356,21 @@ class Session:
         n = read_field(fields, "n", Number) if "n" in fields else 0
         self._say(socket_frames.plain(type="pong", n=n))
 
+    def _watched(self, _: Mapping[str, Raw]) -> None:
+        if self._watch is not None:
+            self._watch.end()
+        self._watch = StatusWatch(self._service.board, self._to_write_set)
+        self._nursery.start_soon(self._watch.run)
+
+    def _unwatched(self, _: Mapping[str, Raw]) -> None:
+        if self._watch is not None:
+            self._watch.end()
+            self._watch = None
+            self._to_write.set()
+
+    def _to_write_set(self) -> None:
+        self._to_write.set()
+
     def _found(self, fields: Mapping[str, Raw]) -> RunHandle:
         run = self._service.runs.get(read_field(fields, "run", Text))
         if run is None:
@@ -389,12 +408,18 @@ class Session:
                 if self._socket.closed is None:
                     await self._stream.send_all(data)
                 self._room.set()
-            elif self._leaving and not self._own and not self._followed:
+            elif self._leaving and not self._busy:
                 await self._socket.aclose(GOING_AWAY, "draining")
                 return
             else:
                 self._to_write = trio.Event()
                 await self._to_write.wait()
+
+    @property
+    def _busy(self) -> bool:
+        """Whether there is more to tell before the server stops."""
+        watches = self._watch is not None and self._service.runs.active > 0
+        return bool(self._own or self._followed or watches)
 
     def _collect(self) -> bytes:
         """What waits for the client, a part of each run's in turn."""
@@ -405,6 +430,8 @@ class Session:
             if self._outbox:
                 parts.append(socket_frames.message(tuple(self._outbox)))
                 self._outbox.clear()
+            if self._watch is not None and self._watch.due:
+                parts.append(socket_frames.frame(self._watch.message()))
             if not self._ready or size >= WRITE_BYTES:
                 return b"".join(parts)
             reader = self._ready.popleft()
@@ -437,6 +464,9 @@ class Session:
         await self._service.draining.wait()
         self._leaving = True
         self._say(socket_frames.plain(type="draining"))
+        # Who watches sees the last run end.
+        await self._service.runs.wait_empty()
+        self._to_write.set()
 
     async def watch_client(self) -> None:
         """Find out when the client is gone without having said so."""
@@ -473,4 +503,6 @@ _ACTS: Final[Mapping[str, Callable[[Session, dict[str, Raw]], Awaitable[None] | 
     "unsubscribe": Session._unsubscribe,  # noqa: SLF001
     "cancel": Session._cancel,  # noqa: SLF001
     "ping": Session._ping,  # noqa: SLF001
+    "watch": Session._watched,  # noqa: SLF001
+    "unwatch": Session._unwatched,  # noqa: SLF001
 }

@@ -9,6 +9,7 @@ from heddle.events import EVENT_CONTRACT
 from heddle.server.code import interpreters
 from heddle.server.http import JSON, Answer, Request, Response
 from heddle.server.service import Service
+from heddle.server.status_page import page, wants_page
 
 _encode: Final = msgspec.json.Encoder().encode
 METRICS: Final = (("Content-Type", "text/plain; version=0.0.4; charset=utf-8"),)
@@ -16,15 +17,17 @@ _OK: Final = Response(200, JSON, b'{"status":"ok"}')
 _DRAINING: Final = Response(503, JSON, b'{"status":"draining"}')
 
 
-async def index(service: Service, _: Request, __: str) -> Answer:
-    """``GET /``: that this is heddle, and where to look further."""
+async def index(service: Service, request: Request, _: str) -> Answer:
+    """``GET /``: that this is heddle, and where to look further; to a browser, a page."""
+    if wants_page(request):
+        return page()
     shown = {
         "name": "heddle",
         "version": __version__,
         "status": "draining" if service.draining.is_set() else "ok",
         "openapi": "/openapi.json",
     }
-    return Response(200, JSON, _encode(shown))
+    return Response(200, (*JSON, ("Vary", "Accept")), _encode(shown))
 
 
 async def healthy(_: Service, __: Request, ___: str) -> Answer:

@@ -261,3 +261,4 @@ async def test_a_server_that_stops_says_so(tmp_path: Path) -> None:
                             await socket.ping()
                 with pytest.raises((Unreachable, ProtocolBroken)):
                     await client.runs()
+            assert await trio.to_thread.run_sync(served.ended) == 0
