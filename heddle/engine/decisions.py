@@ -49,3 +49,20 @@ class Refusal(NamedTuple):
     reason: str
     by: str
     given: dict[str, Any]
+
+
+class Rejected(Exception):
+    """Raised where a transform ends the agent's work.
+
+    ``text`` is what it answers in the model's place, if it does.
+    """
+
+    def __init__(self, name: str, phase: str, reason: str, text: str | None) -> None:
+        super().__init__(reason)
+        self.text = text
+        self.output = {
+            "transform_status": "rejected",
+            "transform_reason": reason,
+            "transform_name": name,
+            "transform_phase": phase,
+        }

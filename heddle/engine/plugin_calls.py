@@ -17,14 +17,7 @@ from heddle.engine.faults import NodeFault, RunFailed
 from heddle.engine.work import NodeContext
 from heddle.events import PluginEmitted, PluginLogged
 from heddle.spec import Component, PluginComponent
-from plugins_host import (
-    ModelRequest,
-    ModelResponse,
-    PluginFailed,
-    PluginFault,
-    PluginGone,
-    PluginOverdue,
-)
+from plugins_host import ModelRequest, ModelResponse
 
 MAX_TOOL_DEPTH: Final = 8
 """Tools inside one another: a tool that runs itself ends before its run does."""
@@ -32,7 +25,7 @@ MAX_TOOL_DEPTH: Final = 8
 if TYPE_CHECKING:
     import trio
 
-    from plugins_host import Served
+    from plugins_host import PluginFailed, Served
 
 LLM_CONFIG: Final = "llm_config"
 """The field under which a component has a model of its own."""
@@ -108,7 +101,8 @@ async def answer(
     """
     if not isinstance(llm, PluginComponent):
         return await context.services.models.chat(llm, request, on_text=on_text)
-    from plugins_host import chat
+    # Here, so that a document can be checked without loading what asks plugins.
+    from plugins_host import PluginFailed, PluginFault, PluginGone, PluginOverdue, chat
 
     provider = served(context, llm)
     where = f"llm_config {llm.name!r}, plugin {provider.plugin!r}"
@@ -135,7 +129,7 @@ async def answer(
         raise ProviderFailed(said, where=where, retryable=again) from fault
 
 
-def _told(fault: PluginFailed, where: str) -> ProviderFailed:
+def _told(fault: "PluginFailed", where: str) -> ProviderFailed:
     what = fault.message
     if fault.status is not None and str(fault.status) not in what:
         what = f"{fault.status}: {what}"

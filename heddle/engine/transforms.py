@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from heddle.engine.decisions import Rejected
 from heddle.engine.model_calls import send_unseen
 from heddle.engine.plugin_calls import PluginServices, served, shown_component
 from heddle.engine.summaries import (
@@ -34,23 +35,6 @@ PHASES: Final[Mapping[str, tuple[str, ...]]] = {
     "both": ("pre", "post"),
 }
 """When a transform is applied, by what its manifest says."""
-
-
-class Rejected(Exception):
-    """Raised where a transform ends the agent's work.
-
-    ``text`` is what it answers in the model's place, if it does.
-    """
-
-    def __init__(self, name: str, phase: str, reason: str, text: str | None) -> None:
-        super().__init__(reason)
-        self.text = text
-        self.output = {
-            "transform_status": "rejected",
-            "transform_reason": reason,
-            "transform_name": name,
-            "transform_phase": phase,
-        }
 
 
 class Transforms:

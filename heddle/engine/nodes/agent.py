@@ -1,9 +1,10 @@
 """AgentNode: a model that may call tools, in rounds, until it answers."""
 
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
+from heddle.engine.decisions import Rejected
 from heddle.engine.faults import AgentStopped, OutputMismatch
 from heddle.engine.graph import RESERVED, Graph, GraphNode
 from heddle.engine.model_calls import call_model
@@ -17,10 +18,12 @@ from heddle.engine.structured import (
     single_text,
 )
 from heddle.engine.tool_calls import AgentTools, Answered, PlannedCall, answer_calls
-from heddle.engine.transforms import Rejected, Transforms
 from heddle.engine.work import NodeContext, Result, Waiting
 from heddle.spec import Agent, AgentNode, Tool
 from plugins_host import Message, ModelResponse, ToolCall
+
+if TYPE_CHECKING:
+    from heddle.engine.transforms import Transforms
 
 MAX_ROUNDS: Final = 10
 """Model calls of one agent execution; no setting moves it."""
@@ -31,7 +34,7 @@ def agent(node: GraphNode, graph: Graph) -> Waiting:
     component = cast("Agent", cast("AgentNode", node.component).agent)
     tools = AgentTools([tool for tool in component.tools if isinstance(tool, Tool)])
     answers = _Answers(node.shape.outputs)
-    transforms = Transforms(component) if component.transforms else None
+    transforms = _transforms(component)
 
     async def ask(context: NodeContext, messages: tuple[Message, ...]) -> ModelResponse:
         if transforms is not None:
@@ -89,6 +92,15 @@ def agent(node: GraphNode, graph: Graph) -> Waiting:
         )
 
     return Waiting(execute)
+
+
+def _transforms(agent: Agent) -> "Transforms | None":
+    if not agent.transforms:
+        return None
+    # Most agents have none, and need not load what applies them.
+    from heddle.engine.transforms import Transforms
+
+    return Transforms(agent)
 
 
 class _Answers:

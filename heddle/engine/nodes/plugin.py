@@ -11,7 +11,7 @@ from heddle.engine.shapes import NEXT
 from heddle.engine.state import State, declared_outputs
 from heddle.engine.work import NodeContext, Result, Waiting
 from heddle.spec import PluginComponent
-from plugins_host import EXECUTE, one_of
+from plugins_host import one_of
 
 
 class BranchUnknown(OutputMismatch):
@@ -24,6 +24,10 @@ def plugin(node: GraphNode, graph: Graph) -> Waiting:
     shown = shown_component(component)
 
     async def execute(given: State, context: NodeContext) -> Result:
+        # Here, so that a document can be checked without loading what asks plugins.
+        from heddle.long_work import bounded
+        from plugins_host import EXECUTE
+
         step = served(context, component)
         state = {key: value for key, value in given.items() if not key.startswith(RESERVED)}
         tools = context.services.tools
@@ -37,8 +41,6 @@ def plugin(node: GraphNode, graph: Graph) -> Waiting:
             with services.working():
                 done = await step.ask(EXECUTE, params, services=services)
         of = f"plugin {step.plugin!r}, node {node.name!r} ({component.type_name})"
-        from heddle.long_work import bounded
-
         output = await bounded(lambda: _outputs(node, done.output, of=of))
         return Result(output, _branch(node, done.branch, of=of))
 
