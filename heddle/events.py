@@ -7,11 +7,11 @@ Contract version 1: fields may be added, none is renamed or removed. Every reade
 terminal, SSE, WebSocket, encoders, chat) renders this one stream.
 """
 
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
-from plugins_host import Usage
+from plugins_host import NodePath, Usage
 
 EVENT_CONTRACT: Final = 1
 
@@ -24,7 +24,10 @@ class ErrorInfo(Struct, frozen=True):
 
 
 class RunEvent(Struct, frozen=True, tag_field="type", rename="camel", omit_defaults=True):
-    """Base of every event. The tag is the word on the wire."""
+    """Base of every event. The tag is the word on the wire.
+
+    ``node_path`` is there for nodes of sub-flows: from the outermost node to this one.
+    """
 
 
 class FlowStarted(RunEvent, frozen=True, tag="flow_start"):
@@ -38,6 +41,7 @@ class NodeStarted(RunEvent, frozen=True, tag="node_start"):
     node_type: str
     state: dict[str, Any]
     attempt: int
+    node_path: NodePath | None = None
 
 
 class NodeCompleted(RunEvent, frozen=True, tag="node_complete"):
@@ -51,6 +55,7 @@ class NodeCompleted(RunEvent, frozen=True, tag="node_complete"):
     state: dict[str, Any]
     attempt: int
     usage: Usage | None = None
+    node_path: NodePath | None = None
 
 
 class NodeFailed(RunEvent, frozen=True, tag="node_error"):
@@ -60,6 +65,7 @@ class NodeFailed(RunEvent, frozen=True, tag="node_error"):
     node_type: str
     error: ErrorInfo
     attempt: int
+    node_path: NodePath | None = None
 
 
 class TokenDelta(RunEvent, frozen=True, tag="token_delta"):
@@ -67,6 +73,7 @@ class TokenDelta(RunEvent, frozen=True, tag="token_delta"):
 
     node_name: str
     delta: str
+    node_path: NodePath | None = None
 
 
 class TokensDiscarded(RunEvent, frozen=True, tag="token_discard"):
@@ -78,6 +85,7 @@ class TokensDiscarded(RunEvent, frozen=True, tag="token_discard"):
 
     node_name: str
     characters: int
+    node_path: NodePath | None = None
 
 
 class ToolCalled(RunEvent, frozen=True, tag="tool_call"):
@@ -88,6 +96,7 @@ class ToolCalled(RunEvent, frozen=True, tag="tool_call"):
     tool_args: Any
     tool_call_id: str
     started_at: float
+    node_path: NodePath | None = None
 
 
 class ToolReturned(RunEvent, frozen=True, tag="tool_result"):
@@ -99,6 +108,7 @@ class ToolReturned(RunEvent, frozen=True, tag="tool_result"):
     duration: float
     tool_result: Any = None
     error: ErrorInfo | None = None
+    node_path: NodePath | None = None
 
 
 class Warned(RunEvent, frozen=True, tag="warning"):
@@ -106,6 +116,16 @@ class Warned(RunEvent, frozen=True, tag="warning"):
 
     message: str
     node_name: str | None = None
+    node_path: NodePath | None = None
+
+
+class MessageSaid(RunEvent, frozen=True, tag="message"):
+    """The conversation of the flow got a message: of the agent, or of the user."""
+
+    node_name: str
+    sender: Literal["agent", "user"]
+    message: str
+    node_path: NodePath | None = None
 
 
 class PluginLogged(RunEvent, frozen=True, tag="plugin_log"):
@@ -115,6 +135,7 @@ class PluginLogged(RunEvent, frozen=True, tag="plugin_log"):
     node_type: str
     level: str
     message: str
+    node_path: NodePath | None = None
 
 
 class PluginEmitted(Struct, frozen=True, rename="camel"):
@@ -127,6 +148,7 @@ class PluginEmitted(Struct, frozen=True, rename="camel"):
     node_name: str
     node_type: str
     data: Any = None
+    node_path: NodePath | UnsetType = UNSET
 
 
 class FlowCompleted(RunEvent, frozen=True, tag="flow_complete"):
@@ -150,6 +172,7 @@ Event: TypeAlias = (
     | ToolCalled
     | ToolReturned
     | Warned
+    | MessageSaid
     | PluginLogged
     | PluginEmitted
     | FlowCompleted

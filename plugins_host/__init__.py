@@ -125,6 +125,7 @@ if TYPE_CHECKING:
         HANDSHAKE_HALVES,
         SEAMS,
         Half,
+        NodePath,
         NodeSubject,
         Seam,
         Subject,
@@ -234,6 +235,7 @@ _HOMES: Final = {
     "seams": (
         "HANDSHAKE_HALVES",
         "Half",
+        "NodePath",
         "NodeSubject",
         "SEAMS",
         "Seam",
@@ -327,6 +329,7 @@ __all__ = [
     "ModelRequest",
     "ModelResponse",
     "NodeComponent",
+    "NodePath",
     "NodeSubject",
     "OutOfProcess",
     "Outcome",

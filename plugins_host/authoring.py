@@ -161,12 +161,17 @@ def fail(reason: str) -> Fail:
 
 
 class Subject(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Which node it is about, and which tool; "" where there is no tool."""
+    """Which node it is about, and which tool; "" where there is no tool.
+
+    ``node_path`` is there for nodes of sub-flows: from the outermost node to this one, a
+    number for which item or flow of the node before it.
+    """
 
     node_name: str = ""
     node_type: str = ""
     tool_name: str = ""
     tool_call_id: str = ""
+    node_path: tuple[str | int, ...] | None = None
 
 
 class Problem(Struct, frozen=True, rename="camel", omit_defaults=True):

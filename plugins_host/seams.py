@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Final, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from plugins_host.faults import Fault, one_of
 
@@ -67,20 +67,27 @@ class Shown(Word):
     OUTCOME = "outcome"
 
 
-class NodeSubject(Struct, frozen=True, rename="camel"):
-    """Which node the question is about."""
+NodePath: TypeAlias = tuple[str | int, ...]
+"""Where a node of a sub-flow is: from the outermost node to itself, by name. A number
+tells which item or flow of the node before it, from 0: ``("each", 2, "ask")``."""
+
+
+class NodeSubject(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Which node the question is about; ``node_path`` only of nodes of sub-flows."""
 
     node_name: str
     node_type: str
+    node_path: NodePath | None = None
 
 
-class ToolSubject(Struct, frozen=True, rename="camel"):
+class ToolSubject(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Which tool call of which node the question is about."""
 
     node_name: str
     node_type: str
     tool_name: str
     tool_call_id: str
+    node_path: NodePath | None = None
 
 
 Subject: TypeAlias = NodeSubject | ToolSubject
@@ -332,10 +339,20 @@ def _page() -> Iterator[str]:
     yield "| half | `subject` | beside it |"
     yield "|---|---|---|"
     for seam, row in SEAMS.items():
-        fields = ", ".join(row.subject.__struct_encode_fields__)
+        shown = structs.fields(row.subject)
+        fields = ", ".join(
+            f"{each.encode_name}{'' if each.required else '?'}" for each in shown
+        )
         for half, half_row in row.halves.items():
             keys = ", ".join(f"`{key}`" for key in half_row.shows)
             yield f"| `{seam}.{half}` | {fields} | {keys}: {half_row.data} |"
+    yield ""
+    yield (
+        "`nodePath` is there for nodes of flows inside a node, and is a list: the "
+        "names from the outermost node to this one, each followed by a number where it "
+        'has several flows under way: `["each", 2, "ask"]` is node `ask` for the third '
+        "item of `each`."
+    )
     yield ""
     yield "## Verdicts"
     yield ""

@@ -13,7 +13,7 @@ import io
 import os
 import time
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, TypeAlias
 
 import trio
 from rich.console import Console, Group, RenderableType
@@ -23,7 +23,7 @@ from rich.text import Text
 
 from heddle.cli.outlet import Outlet
 from heddle.cli.plain import PlainLines
-from heddle.cli.wording import fit, line, seconds
+from heddle.cli.wording import fit, line, place, seconds
 from heddle.events import (
     Event,
     NodeCompleted,
@@ -34,6 +34,7 @@ from heddle.events import (
     ToolCalled,
     ToolReturned,
 )
+from plugins_host import NodePath
 
 STDERR: Final = 2
 # Pictures a second: a spinner looks alive, and a terminal over a slow line keeps up.
@@ -45,6 +46,22 @@ TEXT_KEPT: Final = 4000
 
 # The marks of plain lines → how they look.
 STYLES: Final = {">": "bold", "<": "green", "x": "red", "!": "yellow", " ": "dim"}
+
+
+# Which node: nodes of flows side by side may have one name.
+Key: TypeAlias = tuple[str, NodePath | None]
+
+
+def _key(
+    event: NodeStarted
+    | NodeCompleted
+    | NodeFailed
+    | TokenDelta
+    | TokensDiscarded
+    | ToolCalled
+    | ToolReturned,
+) -> Key:
+    return event.node_name, event.node_path
 
 
 class RunningNode:
@@ -66,8 +83,8 @@ class Live:
         self._clock = clock
         self._outlet = Outlet(STDERR, most=LINES_WAITING)
         self.outlets = (self._outlet,)
-        self._nodes: dict[str, RunningNode] = {}
-        self._spinners: dict[str, Spinner] = {}
+        self._nodes: dict[Key, RunningNode] = {}
+        self._spinners: dict[Key, Spinner] = {}
         self._drawn = io.StringIO()
         self._left_out = 0
         width, height = terminal_size()
@@ -120,23 +137,22 @@ class Live:
 
     def _note(self, event: Event) -> None:
         match event:
-            case NodeStarted(node_name=node):
-                self._nodes[node] = RunningNode(self._clock())
-            case NodeCompleted(node_name=node) | NodeFailed(node_name=node):
-                self._nodes.pop(node, None)
-                self._spinners.pop(node, None)
-            case TokenDelta(node_name=node, delta=delta) if node in self._nodes:
-                running = self._nodes[node]
+            case NodeStarted():
+                self._nodes[_key(event)] = RunningNode(self._clock())
+            case NodeCompleted() | NodeFailed():
+                self._nodes.pop(_key(event), None)
+                self._spinners.pop(_key(event), None)
+            case TokenDelta(delta=delta) if running := self._nodes.get(_key(event)):
                 running.text = (running.text + delta)[-TEXT_KEPT:]
-            case TokensDiscarded(node_name=node, characters=count) if node in self._nodes:
-                running = self._nodes[node]
+            case TokensDiscarded(characters=count) if running := self._nodes.get(
+                _key(event)
+            ):
                 running.text = running.text[: max(len(running.text) - count, 0)]
-            case ToolCalled(node_name=node, tool_name=tool) if node in self._nodes:
-                running = self._nodes[node]
+            case ToolCalled(tool_name=tool) if running := self._nodes.get(_key(event)):
                 running.tools[event.tool_call_id] = (tool, self._clock())
                 running.text = ""
-            case ToolReturned(node_name=node) if node in self._nodes:
-                self._nodes[node].tools.pop(event.tool_call_id, None)
+            case ToolReturned() if running := self._nodes.get(_key(event)):
+                running.tools.pop(event.tool_call_id, None)
             case _:
                 pass
 
@@ -149,13 +165,14 @@ class Live:
     def _picture(self, width: int) -> RenderableType:
         now = self._clock()
         rows: list[RenderableType] = []
-        for name, node in self._nodes.items():
-            parts = [f"{line(name, most=40)} {seconds(now - node.since)}"]
+        for key, node in self._nodes.items():
+            name = place(*key, most=40)
+            parts = [f"{name} {seconds(now - node.since)}"]
             parts += [
                 f"{line(tool, most=30)} {seconds(now - since)}"
                 for tool, since in node.tools.values()
             ]
-            spinner = self._spinners.setdefault(name, Spinner("dots"))
+            spinner = self._spinners.setdefault(key, Spinner("dots"))
             spinner.update(text=Text("  ".join(parts), no_wrap=True, overflow="ellipsis"))
             rows.append(spinner)
             if node.text.strip():

@@ -14,11 +14,12 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, assert_never
 
-from heddle.cli.wording import fit, json_line, line, seconds
+from heddle.cli.wording import fit, json_line, line, place, seconds
 from heddle.events import (
     Event,
     FlowCompleted,
     FlowStarted,
+    MessageSaid,
     NodeCompleted,
     NodeFailed,
     NodeStarted,
@@ -77,23 +78,31 @@ class PlainLines:
 
     def _said(self, event: Event) -> Iterator[str]:
         match event:
-            case NodeStarted(node_name=node, node_type=kind, attempt=attempt):
+            case NodeStarted(node_type=kind, attempt=attempt):
+                node = place(event.node_name, event.node_path)
                 self._began[node] = self._clock()
                 again = f", attempt {attempt}" if attempt > 1 else ""
-                yield f"> {line(node)} ({line(kind)}{again}){self._value(event.state)}"
-            case NodeCompleted(node_name=node):
+                yield f"> {node} ({line(kind)}{again}){self._value(event.state)}"
+            case NodeCompleted():
+                node = place(event.node_name, event.node_path)
                 took = self._took(node)
                 if self._verbose or took >= INSTANT:
-                    yield f"< {line(node)} ({seconds(took)}){self._value(event.state)}"
-            case NodeFailed(node_name=node, error=error):
-                yield f"x {line(node)}: {indented(error.message)}"
-            case ToolCalled(node_name=node, tool_name=tool):
-                yield f"  {line(node)}: {line(tool)}{self._value(event.tool_args)}"
+                    yield f"< {node} ({seconds(took)}){self._value(event.state)}"
+            case NodeFailed(error=error):
+                node = place(event.node_name, event.node_path)
+                yield f"x {node}: {indented(error.message)}"
+            case ToolCalled(tool_name=tool):
+                node = place(event.node_name, event.node_path)
+                yield f"  {node}: {line(tool)}{self._value(event.tool_args)}"
             case ToolReturned():
                 yield from self._returned(event)
             case Warned(message=message):
                 if message not in self._shown:
                     yield warning(message)
+            case MessageSaid(sender=sender, message=message):
+                mark = ">>" if sender == "agent" else "<<"
+                node = place(event.node_name, event.node_path)
+                yield f"  {node} {mark} {indented(message)}"
             case PluginLogged(level=level, message=message):
                 if self._verbose:
                     yield f"  [{line(level)}] {indented(message)}"
@@ -107,7 +116,8 @@ class PlainLines:
 
     def _returned(self, event: ToolReturned) -> Iterator[str]:
         took = seconds(event.duration / 1000)
-        head = f"  {line(event.node_name)}: {line(event.tool_name)}"
+        node = place(event.node_name, event.node_path)
+        head = f"  {node}: {line(event.tool_name)}"
         if event.error is not None:
             yield f"{head} failed: {indented(event.error.message)} ({took})"
         elif self._verbose:

@@ -9,6 +9,8 @@ from typing import Any, Final
 
 import msgspec
 
+from plugins_host import NodePath
+
 # C0 and C1 controls, line and paragraph separators, and the marks that reorder text so
 # that it reads differently from what it says (trojansource.codes); and halves of pairs,
 # which no stream takes: file names that are no UTF-8 have them. Newline and tab stay.
@@ -29,6 +31,19 @@ def line(text: str, *, most: int = 0) -> str:
     """One line, cut to ``most`` characters where that is not 0."""
     one = fit(text[: most + 1] if most else text).replace("\n", "\\n").replace("\t", " ")
     return one if not most or len(one) <= most else one[: most - 1] + "…"
+
+
+def place(node: str, path: NodePath | None, *, most: int = 0) -> str:
+    """Where a node is, on one line: ``ask``, ``each[2] / ask``."""
+    if path is None:
+        return line(node, most=most)
+    steps: list[str] = []
+    for step in path:
+        if isinstance(step, int) and steps:
+            steps[-1] += f"[{step}]"
+        else:
+            steps.append(str(step))
+    return line(" / ".join(steps), most=most)
 
 
 def json_line(value: Any, *, most: int = 0) -> str:

@@ -18,6 +18,7 @@ class NodeFailed(RunFailed):
     """A node failed and no policy stood in for it. The cause is chained."""
 
     def __init__(self, cause: Exception, *, node_name: str, node_type: str) -> None:
+        self.cause = cause
         self.error = describe(cause)
         self.node_name = node_name
         self.node_type = node_type
@@ -56,6 +57,10 @@ class NoWayOn(RunFailed):
     """A settled node has no edge to leave by."""
 
 
+class ReplacementStuck(NoWayOn):
+    """A policy supplied a node's result, and no edge carries on from there."""
+
+
 NOT_THE_FLOW: Final = "The flow is not at fault: this policy is installed beside it."
 
 
@@ -86,6 +91,39 @@ class InputMismatch(NodeFault):
 
 class OutputMismatch(NodeFault):
     """What a node produced is not what its outputs declare."""
+
+
+class SubflowFailed(NodeFault):
+    """A flow inside the node failed; the failure of its own is chained.
+
+    What a provider said about trying again stands here as well, so that policies find it
+    wherever they are asked.
+    """
+
+    def __init__(self, inside: "NodeFailed | NoWayOn") -> None:
+        super().__init__(str(inside))
+        self.inside = inside
+        cause = inside.cause if isinstance(inside, NodeFailed) else None
+        for field in ("status", "retry_after_ms", "retryable"):
+            said = getattr(cause, field, None)
+            if said is not None:
+                setattr(self, field, said)
+
+    @property
+    def innermost(self) -> "NodeFailed | NoWayOn":
+        """The failure that began it."""
+        inside = self.inside
+        while isinstance(inside, NodeFailed) and isinstance(inside.cause, SubflowFailed):
+            inside = inside.cause.inside
+        return inside
+
+
+class NodeStopped(NodeFault):
+    """The node was stopped while it worked: what it was part of ended, or the run did."""
+
+
+class NobodyToAsk(NodeFault):
+    """A node asks a person, and nobody answers in this run."""
 
 
 class StoppedByPolicy(NodeFault):

@@ -441,11 +441,11 @@ def _object(payload: Payload) -> State:
 
 
 def _subject(context: "NodeContext") -> NodeSubject:
-    return NodeSubject(context.name, context.type)
+    return NodeSubject(context.name, context.type, context.path)
 
 
 def _tool(context: "NodeContext", call: tuple[str, str]) -> ToolSubject:
-    return ToolSubject(context.name, context.type, *call)
+    return ToolSubject(context.name, context.type, *call, context.path)
 
 
 def _where(context: "NodeContext") -> str:

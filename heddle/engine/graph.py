@@ -12,14 +12,18 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from heddle.engine.inside import problems_inside
 from heddle.engine.shapes import (
     NEXT,
     SHAPES,
     UNKNOWN,
     Properties,
     Shape,
+    flows_in,
     shape_of,
     start_inputs,
+    type_text,
+    typed,
 )
 from heddle.spec import (
     Component,
@@ -72,6 +76,7 @@ class GraphNode(Struct, frozen=True):
     branches: Mapping[str, int]
     feeds: tuple[Feed, ...]
     converts: bool
+    is_end: bool
 
 
 class Graph(Struct, frozen=True):
@@ -85,26 +90,81 @@ class Graph(Struct, frozen=True):
     warnings: tuple[Problem, ...] = ()
 
 
+MAX_DEPTH: Final = 32
+"""Flows inside flows. Each level is some ten calls deep in the task that walks it."""
+
+
 def compile_graph(document: Document, *, name: str = "document") -> Graph:
     """Compile the document's flow; ``name`` is what errors call the document.
 
     Raises:
-        DocumentError: With every problem of the flow's connections.
+        DocumentError: With every problem of its connections, and of flows inside it.
     """
-    flow = document.root
-    if not isinstance(flow, Flow):
+    return compile_graphs(document, name=name)[document.root]
+
+
+def compile_graphs(document: Document, *, name: str = "document") -> dict[Component, Graph]:
+    """Compile the document's flow and each flow that it runs inside, each once.
+
+    Returns:
+        The graphs by their flows, inner ones before those that contain them. That of the
+        document has the warnings of all.
+
+    Raises:
+        DocumentError: With every problem of their connections.
+    """
+    root = document.root
+    if not isinstance(root, Flow):
         raise DocumentError(
             [
                 Problem(
                     "$.component_type",
-                    f"the document is of type {flow.component_type}, and what runs is a "
-                    "Flow",
-                    "Put it into an AgentNode of a Flow.",
+                    f"the document is of type {root.component_type}, and what runs is a "
+                    "Flow or an Agent",
+                    "Put it into a node of a Flow.",
                 )
             ],
             name=name,
         )
-    return _Compiler(document, flow, name).graph()
+    flows = _flows_run_by(root, document)
+    compilers = [_Compiler(document, flow, name) for flow in flows]
+    graphs = {each.flow: each.graph() for each in compilers}
+    problems = [problem for each in compilers[::-1] for problem in each.problems]
+    problems += _too_deep(flows, document)
+    if problems:
+        raise DocumentError(problems, name=name)
+    warnings = tuple(warning for each in compilers[::-1] for warning in each.warnings)
+    found: dict[Component, Graph] = {
+        flow: graph for flow, graph in graphs.items() if graph is not None
+    }
+    found[root] = msgspec.structs.replace(found[root], warnings=warnings)
+    return found
+
+
+def _flows_run_by(root: Flow, document: Document) -> list[Flow]:
+    """The flow and those inside it, each once, inner ones first."""
+    reached: set[Component] = {root}
+    todo = [root]
+    while todo:
+        for node in todo.pop().nodes:
+            for flow in flows_in(node) or ():
+                if isinstance(flow, Flow) and flow not in reached:
+                    reached.add(flow)
+                    todo.append(flow)
+    return [
+        each for each in document.components() if each in reached and isinstance(each, Flow)
+    ]
+
+
+def _too_deep(flows: list[Flow], document: Document) -> list[Problem]:
+    depths: dict[Component, int] = {}
+    for flow in flows:
+        inner = (each for node in flow.nodes for each in flows_in(node) or ())
+        depths[flow] = 1 + max((depths.get(each, 0) for each in inner), default=0)
+        if depths[flow] == MAX_DEPTH + 2:
+            what = f"flow {flow.name!r} has more than {MAX_DEPTH} levels of flows inside it"
+            return [Problem(document.path_of(flow), what, "Nest fewer.")]
+    return []
 
 
 _SIMPLE: Final = frozenset(("string", "integer", "number", "boolean", "null"))
@@ -133,7 +193,8 @@ class _Compiler:
         self.unbranched: list[list[int]] = [[] for _ in flow.nodes]
         self.branches: list[dict[str, int]] = [{} for _ in flow.nodes]
 
-    def graph(self) -> Graph:
+    def graph(self) -> Graph | None:
+        """The graph, or None when ``problems`` has some."""
         starts = [
             n for n, node in enumerate(self.flow.nodes) if isinstance(node, StartNode)
         ]
@@ -146,8 +207,10 @@ class _Compiler:
             self._check_inputs(starts[0])
         self._check_results()
         self._check_ends()
+        for node in self.flow.nodes:
+            self.problems += problems_inside(node, self.document.path_of(node))
         if self.problems:
-            raise DocumentError(self.problems, name=self.name)
+            return None
         start = self.flow.nodes[starts[0]]
         assert isinstance(start, StartNode)
         return Graph(
@@ -163,6 +226,7 @@ class _Compiler:
                     branches=self.branches[number],
                     feeds=tuple(feeds[number]),
                     converts=not all(map(_is_simple, feeds[number])),
+                    is_end=isinstance(node, EndNode),
                 )
                 for number, node in enumerate(self.flow.nodes)
             ),
@@ -276,6 +340,8 @@ class _Compiler:
                 )
         for number, shape in enumerate(self.shapes):
             node = self.flow.nodes[number]
+            if shape.goes_on and not self.unbranched[number]:
+                self._missing_branch(node, NEXT, shape)
             for label in sorted(
                 (shape.branches or frozenset()) - set(self.branches[number])
             ):
@@ -366,6 +432,7 @@ class _Compiler:
         self, number: int, wired: Mapping[str, list[tuple[int, str]]]
     ) -> list[Feed]:
         declared = {each.title: each for each in self.shapes[number].inputs}
+        converts = not self.shapes[number].converts_itself
         defaults = {}
         if isinstance(self.flow.nodes[number], EndNode):
             # An EndNode that was not given one of the flow's outputs returns the
@@ -385,7 +452,7 @@ class _Compiler:
                 Feed(
                     name=name,
                     sources=tuple(wired.get(name, ())),
-                    schema=None if known is None else known.schema,
+                    schema=None if known is None or not converts else known.schema,
                     default=default,
                     required=name in wired,
                 )
@@ -501,25 +568,6 @@ KIND_NAMES: Final[Mapping[str, str]] = {
     "component": "plain configuration",
     "provider": "an LLM configuration",
 }
-
-
-def typed(properties: Properties) -> dict[str, Mapping[str, Any]]:
-    """What is declared by name: all that a value has to be."""
-    notes = ("title", "description", "default")
-    return {
-        each.title: {key: value for key, value in each.schema.items() if key not in notes}
-        for each in properties
-    }
-
-
-def type_text(schema: Mapping[str, Any]) -> str:
-    """A JSON Schema's type in a few words."""
-    kind = schema.get("type")
-    if kind == "array" and isinstance(schema.get("items"), Mapping):
-        return f"array of {type_text(schema['items'])}"
-    if isinstance(kind, str):
-        return kind
-    return msgspec.json.encode({k: v for k, v in schema.items() if k != "title"}).decode()
 
 
 def branching_input(shape: Shape) -> str:

@@ -9,9 +9,11 @@ from typing import Final
 
 from msgspec import Struct
 
-from heddle.engine.graph import Graph, GraphNode, compile_graph, wrong_kind
-from heddle.engine.nodes import WORK
+from heddle.engine.graph import Graph, GraphNode, compile_graphs, wrong_kind
+from heddle.engine.lone import as_flow
+from heddle.engine.nodes import RUNNING_FLOWS, WORK
 from heddle.engine.plugin_calls import LLM_CONFIG
+from heddle.engine.shapes import flows_in
 from heddle.engine.work import Work
 from heddle.spec import (
     Agent,
@@ -20,6 +22,7 @@ from heddle.spec import (
     ConversationSummarizationTransform,
     Document,
     DocumentError,
+    Flow,
     InMemoryCollectionDatastore,
     LlmConfig,
     LlmNode,
@@ -39,7 +42,11 @@ MODELS: Final = (OpenAiConfig, OpenAiCompatibleConfig, VllmConfig, OllamaConfig,
 
 
 class Plan(Struct, frozen=True, weakref=True):
-    """What a run walks. ``tools`` are the names of tools it may ask for, by node name."""
+    """What a run walks.
+
+    ``tools`` are the names of tools that it may ask for by node name, with those of the
+    flows inside it; the plans of these have none of their own.
+    """
 
     graph: Graph
     work: tuple[Work, ...]
@@ -52,15 +59,31 @@ def make_plan(document: Document, *, name: str = "document") -> Plan:
     Raises:
         DocumentError: With every problem of the graph or of what its nodes use.
     """
-    graph = compile_graph(document, name=name)
-    problems = [problem for node in graph.nodes for problem in _unsupported(node, document)]
+    document = as_flow(document)
+    graphs = compile_graphs(document, name=name)
+    nodes = [node for graph in graphs.values() for node in graph.nodes]
+    problems = [problem for node in nodes for problem in _unsupported(node, document)]
     if problems:
         raise DocumentError(problems, name=name)
-    return Plan(
-        graph,
-        tuple(WORK[type(node.component)](node, graph) for node in graph.nodes),
-        {node.name: names for node in graph.nodes if (names := _tool_names(node))},
-    )
+    plans: dict[Component, Plan] = {}
+    for flow, graph in graphs.items():
+        work = tuple(_work(node, graph, plans) for node in graph.nodes)
+        plans[flow] = Plan(graph, work, {})
+    tools: dict[str, tuple[str, ...]] = {}
+    for node in nodes:
+        if names := _tool_names(node):
+            # Nodes of different flows may have one name.
+            tools[node.name] = tuple(dict.fromkeys((*tools.get(node.name, ()), *names)))
+    whole = plans[document.root]
+    return Plan(whole.graph, whole.work, tools)
+
+
+def _work(node: GraphNode, graph: Graph, plans: Mapping[Component, Plan]) -> Work:
+    flows = flows_in(node.component)
+    if flows is None:
+        return WORK[type(node.component)](node, graph)
+    inside = tuple(plans[flow] for flow in flows)
+    return RUNNING_FLOWS[type(node.component)](node, graph, inside)
 
 
 def _tool_names(node: GraphNode) -> tuple[str, ...]:
@@ -84,11 +107,13 @@ def _unsupported(node: GraphNode, document: Document) -> Iterator[Problem]:
         case PluginComponent() as component:
             yield from _unsupported_in_plugin(component, document)
         case AgentNode(agent=agent):
+            if isinstance(agent, Flow):
+                return
             if isinstance(agent, Agent):
                 yield from _unsupported_in_agent(agent, document)
             else:
                 yield _not_yet(
-                    document, agent, "agents of an AgentNode", "Agent", "an agent"
+                    document, agent, "agents of an AgentNode", "Agent, Flow", "an agent"
                 )
         case _:
             return

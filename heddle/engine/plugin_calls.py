@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from msgspec import UNSET
 
 from heddle.engine.faults import NodeFault, RunFailed
 from heddle.engine.work import NodeContext
@@ -181,12 +182,15 @@ class RunServices:
         """Publish an event of the run under the plugin's name for it."""
         context = self._context
         event = f"plugin:{component_type}:{name}"
-        context.report(PluginEmitted(event, context.name, context.type, data))
+        path = UNSET if context.path is None else context.path
+        context.report(PluginEmitted(event, context.name, context.type, data, path))
 
     def log(self, _component_type: str, level: str, message: str, /) -> None:
         """Publish a log line of the run."""
         context = self._context
-        context.report(PluginLogged(context.name, context.type, level, message))
+        context.report(
+            PluginLogged(context.name, context.type, level, message, context.path)
+        )
 
 
 class ToolServices(RunServices):

@@ -4,7 +4,7 @@ One function a type, in one table. The graph check asks these shapes what may be
 connected; the state reads the inputs' types and defaults from them.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -12,12 +12,20 @@ import msgspec
 from heddle.spec import (
     AgentNode,
     BranchingNode,
+    CatchExceptionNode,
     Component,
     EndNode,
     Flow,
+    FlowNode,
+    InputMessageNode,
     LlmNode,
+    MapNode,
+    OutputMessageNode,
+    ParallelFlowNode,
+    ParallelMapNode,
     PluginComponent,
     Property,
+    Reduction,
     StartNode,
     ToolNode,
     placeholders,
@@ -35,7 +43,16 @@ GENERATED_TEXT: Final = "generated_text"
 """The output of an LlmNode that declares none."""
 AGENT_RESULT: Final = "result"
 """The output of an agent that declares none."""
-
+USER_INPUT: Final = "user_input"
+"""The output of an InputMessageNode that declares none."""
+ITERATED: Final = "iterated_"
+"""What an input of a MapNode is called, before the name of the flow's input."""
+COLLECTED: Final = "collected_"
+"""What an output of a MapNode is called, before the name of the flow's output."""
+CAUGHT_INFO: Final = "caught_exception_info"
+"""The output of a CatchExceptionNode that says what went wrong; null when nothing did."""
+CAUGHT_BRANCH: Final = "caught_exception_branch"
+"""Where a CatchExceptionNode goes when something went wrong."""
 TRANSFORM_OUTPUTS: Final = frozenset(
     ("transform_status", "transform_reason", "transform_name", "transform_phase")
 )
@@ -51,7 +68,9 @@ class Shape(msgspec.Struct, frozen=True):
     ``gives`` are the names that an edge may write and read; None means any name.
     ``branches`` are the labels it may choose; empty for a node that never branches, None
     for one that nothing is known of. ``spare_branch`` is the label among them that it
-    takes when nothing else fits.
+    takes when nothing else fits. ``goes_on`` is whether a node with branches may take the
+    unbranched edge of its own accord. ``converts_itself`` is whether the node makes its
+    inputs what it declares: they are handed to it as they are.
     """
 
     inputs: Properties = ()
@@ -60,6 +79,8 @@ class Shape(msgspec.Struct, frozen=True):
     gives: frozenset[str] | None = None
     branches: frozenset[str] | None = frozenset()
     spare_branch: str | None = None
+    goes_on: bool = False
+    converts_itself: bool = False
 
 
 def names(properties: Properties) -> frozenset[str]:
@@ -80,6 +101,54 @@ def start_inputs(node: StartNode, flow: Flow) -> Properties:
 def end_outputs(node: EndNode) -> Properties:
     """What an EndNode returns; its inputs and outputs are one list by definition."""
     return first_declared(node.outputs, node.inputs)
+
+
+def flow_inputs(flow: Flow) -> Properties:
+    """What a flow must be given, wherever it runs."""
+    start = flow.start_node
+    return (
+        start_inputs(start, flow)
+        if isinstance(start, StartNode)
+        else first_declared(flow.inputs)
+    )
+
+
+def flow_outputs(flow: Flow) -> Properties:
+    """What a flow returns: as declared, else what all its EndNodes have in common.
+
+    Nothing for one that returns its state.
+    """
+    if flow.outputs:
+        return flow.outputs
+    ends = [end_outputs(node) for node in flow.nodes if isinstance(node, EndNode)]
+    if not ends or not all(ends):
+        return ()
+    common = frozenset.intersection(*map(names, ends))
+    return tuple(each for each in ends[0] if each.title in common)
+
+
+def flow_branches(flow: Flow) -> frozenset[str]:
+    """How a flow may end, by the branches that its EndNodes name."""
+    return frozenset(each.branch_name for each in flow.nodes if isinstance(each, EndNode))
+
+
+def typed(properties: Properties) -> dict[str, Mapping[str, Any]]:
+    """What is declared by name: all that a value has to be."""
+    notes = ("title", "description", "default")
+    return {
+        each.title: {key: value for key, value in each.schema.items() if key not in notes}
+        for each in properties
+    }
+
+
+def type_text(schema: Mapping[str, Any]) -> str:
+    """A JSON Schema's type in a few words."""
+    kind = schema.get("type")
+    if kind == "array" and isinstance(schema.get("items"), Mapping):
+        return f"array of {type_text(schema['items'])}"
+    if isinstance(kind, str):
+        return kind
+    return msgspec.json.encode({k: v for k, v in schema.items() if k != "title"}).decode()
 
 
 def _start(node: StartNode, flow: Flow) -> Shape:
@@ -115,6 +184,10 @@ def _llm(node: LlmNode, flow: Flow) -> Shape:
 
 def _agent(node: AgentNode, flow: Flow) -> Shape:
     agent = node.agent
+    if isinstance(agent, Flow):
+        return msgspec.structs.replace(
+            _of_flow(agent, node.inputs, node.outputs), branches=frozenset(), goes_on=False
+        )
     declared = first_declared(node.inputs, getattr(agent, "inputs", None))
     outputs = first_declared(node.outputs, getattr(agent, "outputs", None))
     rejections = TRANSFORM_OUTPUTS if getattr(agent, "transforms", ()) else frozenset()
@@ -163,6 +236,189 @@ def _plugin(node: PluginComponent, flow: Flow) -> Shape | None:
     )
 
 
+# --- nodes that run flows -----------------------------------------------------------
+
+
+def flows_in(node: Component) -> tuple[Component, ...] | None:
+    """The flows that a node runs; None for a node of another kind."""
+    match node:
+        case FlowNode(subflow=flow) | CatchExceptionNode(subflow=flow):
+            return (flow,)
+        case MapNode(subflow=flow) | ParallelMapNode(subflow=flow):
+            return (flow,)
+        case ParallelFlowNode(subflows=flows):
+            return flows
+        case AgentNode(agent=Flow() as flow):
+            return (flow,)
+        case _:
+            return None
+
+
+def _as_given(declared: Properties | None, wanted: Properties) -> Properties:
+    """The inputs of the flow inside, with the defaults that the node gives them."""
+    own = {each.title: each for each in declared or () if each.has_default}
+    return tuple(
+        Property(each.title, each.schema, own[each.title].default)
+        if each.title in own
+        else each
+        for each in wanted
+    )
+
+
+def _of_flow(
+    flow: Component, inputs: Properties | None, outputs: Properties | None
+) -> Shape:
+    """The shape of a node that runs one flow, once."""
+    if not isinstance(flow, Flow):
+        return UNKNOWN
+    wanted = flow_inputs(flow)
+    declared = _as_given(inputs, wanted) if wanted else first_declared(inputs)
+    returned = first_declared(outputs, flow_outputs(flow))
+    ends = flow_branches(flow)
+    branches = ends - {NEXT}
+    return Shape(
+        inputs=declared,
+        outputs=returned,
+        takes=names(declared) if wanted else None,
+        gives=names(returned) if returned else None,
+        branches=branches,
+        goes_on=bool(branches) and NEXT in ends,
+    )
+
+
+def _flow(node: FlowNode, flow: Flow) -> Shape:
+    return _of_flow(node.subflow, node.inputs, node.outputs)
+
+
+CAUGHT: Final = Property(
+    CAUGHT_INFO,
+    {"title": CAUGHT_INFO, "anyOf": [{"type": "string"}, {"type": "null"}]},
+    None,
+)
+
+
+def caught_outputs(node: CatchExceptionNode) -> Properties:
+    """What the node gives, each with its default on the node or else on the flow."""
+    flow = node.subflow
+    returned = flow_outputs(flow) if isinstance(flow, Flow) else ()
+    known = {each.title: each for each in returned}
+    declared = tuple(
+        known[each.title]
+        if not each.has_default and each.title in known and known[each.title].has_default
+        else each
+        for each in first_declared(node.outputs, returned)
+        if each.title != CAUGHT_INFO
+    )
+    return (*declared, CAUGHT)
+
+
+def _catch(node: CatchExceptionNode, flow: Flow) -> Shape:
+    inner = _of_flow(node.subflow, node.inputs, None)
+    if inner.branches is None:
+        return UNKNOWN
+    outputs = caught_outputs(node)
+    return msgspec.structs.replace(
+        inner,
+        outputs=outputs,
+        gives=names(outputs) if len(outputs) > 1 else None,
+        branches=inner.branches | {CAUGHT_BRANCH},
+        goes_on=isinstance(node.subflow, Flow) and NEXT in flow_branches(node.subflow),
+    )
+
+
+_SHARED: Final[tuple[str, ...]] = ("$defs", "definitions")
+"""What references inside a schema lead to; it stays at the top."""
+
+
+def item_or_list(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The type of a MapNode's input: an item for all, or one for each."""
+    shared: dict[str, Any] = {key: schema[key] for key in _SHARED if key in schema}
+    return {**shared, "anyOf": [schema, {"type": "array", "items": schema}]}
+
+
+def reductions(node: MapNode | ParallelMapNode) -> dict[str, Reduction]:
+    """How each output of the flow is collected; all are appended unless it says so."""
+    if node.reducers is not None:
+        return dict(node.reducers)
+    flow = node.subflow
+    returned = flow_outputs(flow) if isinstance(flow, Flow) else ()
+    append: Reduction = "append"
+    return {each.title: append for each in returned}
+
+
+def _collected(node: MapNode | ParallelMapNode, flow: Flow) -> Iterator[Property]:
+    known = {each.title: each for each in flow_outputs(flow)}
+    for name, reduction in reductions(node).items():
+        item = known[name].schema if name in known else {}
+        title = COLLECTED + name
+        schema: dict[str, Any] = {k: v for k, v in item.items() if k != "default"}
+        if reduction == "append":
+            shared = {key: item[key] for key in _SHARED if key in item}
+            schema = {**shared, "type": "array", "items": schema}
+        yield Property(title, {**schema, "title": title})
+
+
+def _map(node: MapNode | ParallelMapNode, flow: Flow) -> Shape:
+    inner = node.subflow
+    if not isinstance(inner, Flow):
+        return UNKNOWN
+    wanted = flow_inputs(inner)
+    own = {each.title: each for each in node.inputs or ()}
+    either = (
+        Property(title, {**item_or_list(each.schema), "title": title})
+        for each in wanted
+        if (title := ITERATED + each.title) not in own
+    )
+    inputs = [*own.values(), *either]
+    outputs = first_declared(node.outputs, tuple(_collected(node, inner)))
+    return Shape(
+        inputs=tuple(inputs),
+        outputs=outputs,
+        takes=names(tuple(inputs)) if wanted else None,
+        gives=names(outputs),
+        converts_itself=True,
+    )
+
+
+def _parallel(node: ParallelFlowNode, flow: Flow) -> Shape:
+    inner = [each for each in node.subflows if isinstance(each, Flow)]
+    if len(inner) < len(node.subflows):
+        return UNKNOWN
+    inputs = {each.title: each for one in inner[::-1] for each in flow_inputs(one)}
+    outputs = {each.title: each for one in inner for each in flow_outputs(one)}
+    whole = first_declared(node.outputs, tuple(outputs.values()))
+    open_ended = any(not flow_inputs(one) for one in inner)
+    return Shape(
+        inputs=_as_given(node.inputs, tuple(inputs.values())),
+        outputs=whole,
+        takes=None if open_ended else frozenset(inputs),
+        gives=None if any(not flow_outputs(one) for one in inner) else names(whole),
+    )
+
+
+# --- nodes that talk to a person ----------------------------------------------------
+
+
+def _output_message(node: OutputMessageNode, flow: Flow) -> Shape:
+    declared = first_declared(node.inputs)
+    return Shape(
+        inputs=declared,
+        takes=names(declared) | frozenset(placeholders(node.message)),
+        gives=frozenset(),
+    )
+
+
+def _input_message(node: InputMessageNode, flow: Flow) -> Shape:
+    declared = first_declared(node.inputs)
+    outputs = first_declared(node.outputs)
+    return Shape(
+        inputs=declared,
+        outputs=outputs,
+        takes=names(declared) | frozenset(placeholders(node.message or "")),
+        gives=names(outputs) or frozenset((USER_INPUT,)),
+    )
+
+
 UNKNOWN: Final = Shape(branches=None)
 """The shape of a node that heddle does not run: any edge may be right."""
 
@@ -173,6 +429,13 @@ SHAPES: Final[Mapping[type[Component], Callable[[Any, Flow], Shape | None]]] = {
     AgentNode: _agent,
     ToolNode: _tool,
     BranchingNode: _branching,
+    FlowNode: _flow,
+    MapNode: _map,
+    ParallelMapNode: _map,
+    ParallelFlowNode: _parallel,
+    CatchExceptionNode: _catch,
+    OutputMessageNode: _output_message,
+    InputMessageNode: _input_message,
     PluginComponent: _plugin,
 }
 

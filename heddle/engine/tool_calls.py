@@ -201,7 +201,9 @@ async def _answer(
     decided = await _before(context, tools, call)
     arguments = (decided if isinstance(decided, dict) else decided.given) or {}
     began = time.monotonic()
-    context.report(ToolCalled(context.name, call.name, arguments, call.id, time.time()))
+    context.report(
+        ToolCalled(context.name, call.name, arguments, call.id, time.time(), context.path)
+    )
     outcome: Mapping[str, Any] | Fault = CallCancelled(
         "the run was stopped while the tool was running"
     )
@@ -230,10 +232,16 @@ def _returned(
     duration: float,
 ) -> ToolReturned:
     """The event that ends a call; ``duration`` is in milliseconds."""
-    if isinstance(outcome, Fault):
-        error = describe(outcome)
-        return ToolReturned(context.name, call.name, call.id, duration, error=error)
-    return ToolReturned(context.name, call.name, call.id, duration, outcome)
+    failed = isinstance(outcome, Fault)
+    return ToolReturned(
+        context.name,
+        call.name,
+        call.id,
+        duration,
+        None if failed else outcome,
+        describe(outcome) if isinstance(outcome, Fault) else None,
+        context.path,
+    )
 
 
 OF_A_POLICY: Final = 100_000

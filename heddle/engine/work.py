@@ -8,18 +8,28 @@ waits for something and may be cancelled there.
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from msgspec import Struct
 
+from heddle.engine.faults import NodeFailed, NoWayOn, ReplacementStuck, SubflowFailed
 from heddle.engine.graph import GraphNode
 from heddle.engine.state import State
-from heddle.events import Event, TokenDelta, TokensDiscarded, Warned
+from heddle.engine.walk import Limits
+from heddle.events import Event, MessageSaid, TokenDelta, TokensDiscarded, Warned
 from heddle.spec import Component
-from plugins_host import CallServices, ModelRequest, ModelResponse, Usage
+from plugins_host import (
+    CallServices,
+    Message,
+    ModelRequest,
+    ModelResponse,
+    NodePath,
+    Usage,
+)
 
 if TYPE_CHECKING:
     from heddle.engine.gate import Gate, Policies
+    from heddle.engine.plan import Plan
     from plugins_host import Served
 
 Report = Callable[[Event], None]
@@ -73,6 +83,18 @@ class Tools(Protocol):
         ...
 
 
+class Question(NamedTuple):
+    """What a person is asked, and by which node. ``message`` may be empty."""
+
+    message: str
+    node_name: str
+    node_path: NodePath | None
+
+
+Ask = Callable[[Question], Awaitable[str]]
+"""Asks the person that the run talks to, and waits for the answer."""
+
+
 class Result(NamedTuple):
     """A node's own output, and the branch that it chose (None: the unbranched edge)."""
 
@@ -85,7 +107,8 @@ class Services(Struct, frozen=True):
 
     ``report`` takes its events; ``stream`` is whether somebody reads the text of models
     as it comes; ``policies`` is None when none are installed. ``components`` are the
-    nodes, transforms and providers of plugins, by component type.
+    nodes, transforms and providers of plugins, by component type. ``ask`` is None where
+    there is no person to ask.
     """
 
     models: Models
@@ -94,16 +117,63 @@ class Services(Struct, frozen=True):
     stream: bool = False
     policies: "Policies | None" = None
     components: "Mapping[str, Served]" = {}
+    ask: Ask | None = None
+
+
+class Ended(NamedTuple):
+    """How a flow ended: what it returns, and the branch that its EndNode names.
+
+    None stands for the branch that an edge without a name carries.
+    """
+
+    output: State
+    branch: str | None
+
+
+class Conversation:
+    """The messages of a flow, which it shares with the flows inside it."""
+
+    __slots__ = ("messages",)
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+
+
+Enter = Callable[["Plan", State, "NodeContext", tuple[int, ...], Conversation], Any]
+"""Walks a flow inside a node; awaited, it gives how the flow `Ended`."""
 
 
 class RunContext:
-    """One run, as its nodes see it: its services, its policies, what it keeps count of."""
+    """One run, as its nodes see it: its services, its policies, what it keeps count of.
 
-    __slots__ = ("_warned", "gate", "services", "usage")
+    ``at`` is the node where the run is, ``executions`` how many it has begun, of the
+    flows inside it too. ``enter`` is how a node has a flow walked.
+    """
 
-    def __init__(self, services: Services, gate: "Gate | None" = None) -> None:
+    __slots__ = (
+        "_warned",
+        "at",
+        "enter",
+        "executions",
+        "gate",
+        "limits",
+        "services",
+        "usage",
+    )
+
+    def __init__(
+        self,
+        services: Services,
+        gate: "Gate | None",
+        limits: Limits,
+        enter: Enter,
+    ) -> None:
         self.services = services
         self.gate = gate
+        self.limits = limits
+        self.enter = enter
+        self.at: GraphNode | None = None
+        self.executions = 0
         self.usage: Usage | None = None
         self._warned: set[tuple[str, str]] = set()
 
@@ -120,19 +190,48 @@ class RunContext:
 
 
 class NodeContext:
-    """One execution of one node: who it is and what it may use."""
+    """One execution of one node: who it is and what it may use.
 
-    __slots__ = ("_shown", "attempt", "name", "node", "run", "services", "type", "usage")
+    ``path`` is where it is, None at the top; ``conversation`` that of its flow.
+    """
 
-    def __init__(self, node: GraphNode, attempt: int, run: RunContext) -> None:
+    __slots__ = (
+        "_inside",
+        "_shown",
+        "_within",
+        "attempt",
+        "conversation",
+        "name",
+        "node",
+        "path",
+        "run",
+        "services",
+        "type",
+        "usage",
+    )
+
+    def __init__(
+        self,
+        node: GraphNode,
+        attempt: int,
+        run: RunContext,
+        conversation: Conversation,
+        path: NodePath | None = None,
+        within: "NodeContext | None" = None,
+    ) -> None:
         self.node = node
         self.name = node.name
         self.type = node.type
         self.attempt = attempt
         self.run = run
         self.services = run.services
+        self.conversation = conversation
+        self.path = path
         self.usage: Usage | None = None
         self._shown = 0
+        self._within = within
+        # Executions inside it that have shown text.
+        self._inside: list[NodeContext] = []
 
     def report(self, event: Event) -> None:
         """Add an event to the run's stream."""
@@ -140,8 +239,16 @@ class NodeContext:
 
     def show_text(self, piece: str) -> None:
         """Let readers see a piece of a model's text as it arrives."""
+        if self._within is not None and not self._shown:
+            self._within.holds_text(self)
         self._shown += len(piece)
-        self.services.report(TokenDelta(self.name, piece))
+        self.services.report(TokenDelta(self.name, piece, self.path))
+
+    def holds_text(self, inner: "NodeContext") -> None:
+        """Note that an execution inside this one has shown text."""
+        if self._within is not None and not self._inside:
+            self._within.holds_text(self)
+        self._inside.append(inner)
 
     @property
     def shown_text(self) -> int:
@@ -149,14 +256,56 @@ class NodeContext:
         return self._shown
 
     def discard_text(self, keep: int = 0) -> None:
-        """Have readers take away what they were shown, all but the first ``keep``."""
+        """Have readers take away what they were shown, all but the first ``keep``.
+
+        What executions inside it have shown goes as well.
+        """
+        while self._inside:
+            self._inside.pop().discard_text()
         if self._shown > keep:
-            self.services.report(TokensDiscarded(self.name, self._shown - keep))
+            dropped = self._shown - keep
+            self.services.report(TokensDiscarded(self.name, dropped, self.path))
             self._shown = keep
+
+    def say(self, message: Message) -> None:
+        """Add a message to the flow's conversation."""
+        self.conversation.messages.append(message)
+        sender: Final = "agent" if message.role == "assistant" else "user"
+        self.services.report(MessageSaid(self.name, sender, message.content, self.path))
+
+    async def enter(
+        self,
+        plan: "Plan",
+        state: State,
+        *place: int,
+        conversation: Conversation | None = None,
+    ) -> Ended:
+        """Walk a flow inside this execution.
+
+        Args:
+            plan: The flow.
+            state: What it begins with.
+            place: Which of the walks of this execution it is, when there are several.
+            conversation: One of its own; None to share that of the node's flow.
+
+        Raises:
+            SubflowFailed: A node of it failed, or it came to a place with no way on.
+            RunFailed: The run ends.
+        """
+        shared = self.conversation if conversation is None else conversation
+        try:
+            ended: Ended = await self.run.enter(plan, state, self, place, shared)
+        except ReplacementStuck:
+            raise
+        except (NodeFailed, NoWayOn) as inside:
+            raise SubflowFailed(inside) from inside
+        finally:
+            self.run.at = self.node
+        return ended
 
     def warn(self, message: str) -> None:
         """Report a warning about this node."""
-        self.services.report(Warned(message, self.name))
+        self.services.report(Warned(message, self.name, self.path))
 
     def warn_once(self, message: str) -> None:
         """Report a warning about this node, the first time that the run meets it."""

@@ -1,11 +1,15 @@
 """The work of each node type, in one table. Adding a type is a module and a row."""
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from heddle.engine.graph import Graph, GraphNode
 from heddle.engine.nodes.agent import agent
+from heddle.engine.nodes.flow import catch, flow, flow_as_agent
 from heddle.engine.nodes.llm import llm
+from heddle.engine.nodes.mapping import map_in_turn, map_together
+from heddle.engine.nodes.message import input_message, output_message
+from heddle.engine.nodes.parallel import parallel
 from heddle.engine.nodes.passing import branch, end, start
 from heddle.engine.nodes.plugin import plugin
 from heddle.engine.nodes.tool import tool
@@ -13,13 +17,23 @@ from heddle.engine.work import Work
 from heddle.spec import (
     AgentNode,
     BranchingNode,
+    CatchExceptionNode,
     Component,
     EndNode,
+    FlowNode,
+    InputMessageNode,
     LlmNode,
+    MapNode,
+    OutputMessageNode,
+    ParallelFlowNode,
+    ParallelMapNode,
     PluginComponent,
     StartNode,
     ToolNode,
 )
+
+if TYPE_CHECKING:
+    from heddle.engine.plan import Plan
 
 WORK: Final[Mapping[type[Component], Callable[[GraphNode, Graph], Work]]] = {
     StartNode: start,
@@ -29,4 +43,18 @@ WORK: Final[Mapping[type[Component], Callable[[GraphNode, Graph], Work]]] = {
     ToolNode: tool,
     BranchingNode: branch,
     PluginComponent: plugin,
+    OutputMessageNode: output_message,
+    InputMessageNode: input_message,
 }
+
+RUNNING_FLOWS: Final[
+    "Mapping[type[Component], Callable[[GraphNode, Graph, tuple[Plan, ...]], Work]]"
+] = {
+    FlowNode: flow,
+    AgentNode: flow_as_agent,
+    CatchExceptionNode: catch,
+    MapNode: map_in_turn,
+    ParallelMapNode: map_together,
+    ParallelFlowNode: parallel,
+}
+"""The same for nodes that run flows: they are given the plans of those."""

@@ -29,6 +29,11 @@ from tests.support.flows import (
 Plain = dict[str, Any]
 
 
+def api(name: str = "ask") -> Plain:
+    """A node of a type that does not run yet."""
+    return component("ApiNode", name, url="http://127.0.0.1:9", http_method="GET")
+
+
 def problems_of(plain: Plain) -> list[str]:
     with pytest.raises(DocumentError) as caught:
         make_plan(read_document(document(plain)))
@@ -165,9 +170,8 @@ CASES: dict[str, tuple[Callable[[], Plain], str]] = {
         "EndNode 'other' returns 'x' as integer, and 'end' returns it as string",
     ),
     "a node type that does not run yet": (
-        lambda: chain(start(), component("OutputMessageNode", "say", message="hi"), end()),
-        "is of type OutputMessageNode, which this version of heddle reads and does not run "
-        "yet",
+        lambda: chain(start(), api(), end()),
+        "is of type ApiNode, which this version of heddle reads and does not run yet",
     ),
     "a tool type that does not run yet": (
         lambda: chain(start(), tool("ask", uses=component("ClientTool", "client")), end()),
@@ -239,7 +243,7 @@ def test_an_unmapped_values_branch_may_be_left_out_with_a_warning() -> None:
 
 def test_a_node_that_does_not_run_yet_is_refused_for_that_alone() -> None:
     plain = flow(
-        [start(), component("OutputMessageNode", "say", message="hi"), end()],
+        [start(), api("say"), end()],
         ["start", "say"],
         [edge("say", "end", "somewhere")],
     )

@@ -1,0 +1,53 @@
+"""OutputMessageNode tells the user something, InputMessageNode asks and waits."""
+
+from typing import Final, cast
+
+from heddle.engine.faults import NobodyToAsk
+from heddle.engine.graph import Graph, GraphNode
+from heddle.engine.nodes.llm import fill
+from heddle.engine.shapes import USER_INPUT
+from heddle.engine.state import State, declared_outputs
+from heddle.engine.work import NodeContext, Question, Result, Waiting
+from heddle.spec import InputMessageNode, OutputMessageNode
+from plugins_host import Message
+
+
+def output_message(node: GraphNode, graph: Graph) -> Waiting:
+    """Add a message of the agent to the conversation, and go on."""
+    message = cast("OutputMessageNode", node.component).message
+
+    async def execute(given: State, context: NodeContext) -> Result:
+        context.say(Message("assistant", await fill(message, given, context)))
+        return Result({})
+
+    return Waiting(execute)
+
+
+UNASKED: Final = (
+    "Take the answer as an input of the flow, or let a policy at node.before supply it."
+)
+
+
+def input_message(node: GraphNode, graph: Graph) -> Waiting:
+    """Ask the person whom the run talks to; both messages join the conversation."""
+    message = cast("InputMessageNode", node.component).message
+    outputs = node.shape.outputs
+    title = outputs[0].title if outputs else USER_INPUT
+
+    async def execute(given: State, context: NodeContext) -> Result:
+        ask = context.services.ask
+        text = await fill(message, given, context) if message else ""
+        if ask is None:
+            raise NobodyToAsk(
+                "the node asks a person, and there is nobody to ask in this run",
+                fix=UNASKED,
+            )
+        if text:
+            context.say(Message("assistant", text))
+        answer = await ask(Question(text, context.name, context.path))
+        context.say(Message("user", answer))
+        if not outputs:
+            return Result({title: answer})
+        return Result(declared_outputs(outputs, {title: answer}, of="the person"))
+
+    return Waiting(execute)

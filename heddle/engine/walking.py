@@ -1,0 +1,335 @@
+"""The walk of one flow carried out: at the top of a run, or inside a node of another.
+
+All walks of a run share its events, its counts and its policies (`RunContext`); each has
+a state and a place of its own. Where no policy is asked around nodes, a pure node is a
+plain call between two events.
+"""
+
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+import trio
+
+from heddle.engine.decisions import Again, Substitute
+from heddle.engine.faults import (
+    EngineFault,
+    InputMismatch,
+    InputMissing,
+    NodeFailed,
+    NodeStopped,
+    RunFailed,
+    StartRefused,
+    describe,
+)
+from heddle.engine.graph import GraphNode
+from heddle.engine.plan import Plan
+from heddle.engine.shapes import NEXT
+from heddle.engine.state import Ran, State, declared_outputs, node_input
+from heddle.engine.walk import (
+    Finish,
+    RetryRefused,
+    Visit,
+    next_step,
+    retry,
+    spend_execution,
+)
+from heddle.engine.work import (
+    Conversation,
+    Ended,
+    NodeContext,
+    Pure,
+    Result,
+    RunContext,
+    Waiting,
+)
+from heddle.events import NodeCompleted, NodeStarted
+from heddle.events import NodeFailed as NodeFailedEvent
+from heddle.long_work import BRIEF, bounded
+from heddle.spec import Effort, EffortExceeded, EndNode, spending
+from plugins_host import Fault, NodePath
+
+if TYPE_CHECKING:
+    from heddle.engine.gate import Gate
+
+
+class _Settled(NamedTuple):
+    """What an execution came to. ``replaced_by`` is the policy that supplied it."""
+
+    output: State
+    branch: str | None = None
+    replaced_by: str | None = None
+
+
+class Walking:
+    """One walk through a plan. `walk` may be called once.
+
+    Args:
+        plan: The flow.
+        run: The run that it belongs to.
+        conversation: What its nodes say and hear.
+        within: The execution of the node that it is inside; None at the top.
+        place: Which of the walks of that execution it is.
+    """
+
+    __slots__ = (
+        "_conversation",
+        "_path",
+        "_plan",
+        "_ran",
+        "_run",
+        "_state",
+        "_unasked",
+        "_within",
+    )
+
+    def __init__(
+        self,
+        plan: Plan,
+        run: RunContext,
+        conversation: Conversation,
+        within: NodeContext | None = None,
+        place: tuple[int, ...] = (),
+    ) -> None:
+        self._plan = plan
+        self._run = run
+        self._conversation = conversation
+        self._within = within
+        self._path: NodePath | None = None
+        if within is not None:
+            self._path = (*(within.path or (within.name,)), *place)
+        gate = run.gate
+        self._unasked = gate is None or not (
+            gate.asked.node_before or gate.asked.node_error or gate.asked.node_after
+        )
+        self._ran = Ran()
+        self._state: State = {}
+
+    async def walk(self, state: State) -> Ended:
+        """Go from the start to an EndNode; ``state`` is this walk's own from now on.
+
+        Raises:
+            RunFailed: A node failed, a limit was reached, or there was no way on.
+        """
+        self._state = state
+        run, graph, works = self._run, self._plan.graph, self._plan.work
+        nested = self._path is not None
+        number = graph.start
+        while True:
+            node, work = graph.nodes[number], works[number]
+            run.at = node
+            settled: Result | _Settled | None = None
+            if self._unasked and type(work) is Pure:
+                # A loop of pure steps must let other runs go on, and be cancellable. The
+                # ends of a flow inside are in no loop of their own; who enters it waits.
+                if not nested or (number != graph.start and not node.is_end):
+                    await trio.lowlevel.checkpoint()
+                settled = self._step(node, work)
+            if settled is None:
+                settled = await self._arrival(node)
+            output, branch = settled.output, settled.branch
+            replaced_by = settled.replaced_by if isinstance(settled, _Settled) else None
+            self._ran.record(number, output)
+            state.update(output)
+            if branch is None and replaced_by is None and node.onward is not None:
+                number = node.onward
+                continue
+            step = next_step(node, branch, replaced_by)
+            if isinstance(step, Finish):
+                return Ended(await self._result(node, output), _branch_of(node))
+            number = step.node
+
+    def _path_of(self, node: GraphNode) -> NodePath | None:
+        return None if self._path is None else (*self._path, node.name)
+
+    def _step(self, node: GraphNode, work: Pure) -> Result | None:
+        """A pure node that no policy is asked about: what `_arrival` comes to for it.
+
+        None when types can't be checked in a moment; nothing has happened then.
+        """
+        run, path = self._run, self._path_of(node)
+        executions = spend_execution(run.executions, node, run.limits)
+        given: State | None = None
+        fault: Fault
+        try:
+            if work.checks or node.converts:
+                with spending(Effort(BRIEF)):
+                    given = node_input(node, self._state, self._ran)
+                    result = work.step(given)
+            else:
+                given = node_input(node, self._state, self._ran)
+                result = work.step(given)
+        except EffortExceeded:
+            return None
+        except Fault as failed:
+            fault = failed
+        except Exception as bug:  # noqa: BLE001  told as one, and ends this run alone
+            fault = EngineFault.of(bug)
+        else:
+            run.executions = executions
+            report = run.services.report
+            report(NodeStarted(node.name, node.type, given, 1, path))
+            report(NodeCompleted(node.name, node.type, result.output, 1, None, path))
+            return result
+        run.executions = executions
+        report = run.services.report
+        shown = dict(self._state) if given is None else given
+        report(NodeStarted(node.name, node.type, shown, 1, path))
+        report(NodeFailedEvent(node.name, node.type, describe(fault), 1, path))
+        raise self._failed(node, fault) from fault
+
+    async def _arrival(self, node: GraphNode) -> _Settled:
+        """Execute a node until an execution settles; policies may have it tried again."""
+        run, path = self._run, self._path_of(node)
+        visit = Visit(node.index)
+        while True:
+            run.executions = spend_execution(run.executions, node, run.limits)
+            context = NodeContext(
+                node, visit.attempt, run, self._conversation, path, self._within
+            )
+            outcome = await self._execution(context, visit)
+            if isinstance(outcome, Again):
+                if outcome.delay:
+                    await trio.sleep(outcome.delay)
+                visit = Visit(node.index, visit.attempt + 1)
+                continue
+            context.report(
+                NodeCompleted(
+                    node.name,
+                    node.type,
+                    outcome.output,
+                    visit.attempt,
+                    context.usage,
+                    path,
+                )
+            )
+            return outcome
+
+    async def _execution(self, context: NodeContext, visit: Visit) -> "_Settled | Again":
+        """One attempt, from ``node.before`` to ``node.after``.
+
+        Raises:
+            RunFailed: The node failed and its error stands, or a policy ended the run.
+        """
+        run = self._run
+        settled = await self._begin_and_work(context)
+        gate = run.gate
+        if isinstance(settled, Fault):
+            _report_failure(context, settled)
+            if gate is not None and gate.asked.node_error:
+                refused = retry(visit, run.executions, run.limits)
+                reason = refused.reason if isinstance(refused, RetryRefused) else None
+                decided = await gate.node_error(context, settled, reason)
+                if isinstance(decided, Again):
+                    context.discard_text()
+                    return decided
+                if isinstance(decided, Substitute):
+                    settled = _Settled(decided.value, None, decided.by)
+        if gate is not None and gate.asked.node_after:
+            settled = await self._after(gate, context, settled)
+        if isinstance(settled, Fault):
+            raise self._failed(context.node, settled) from settled
+        if settled.replaced_by is not None:
+            context.discard_text()
+        return settled
+
+    async def _begin_and_work(self, context: NodeContext) -> "_Settled | Fault":
+        """``node.before``, the event that the node starts, and its work."""
+        node, gate = context.node, self._run.gate
+        fault: Fault | None = None
+        substitute: Substitute | None = None
+        try:
+            given = await self._input(node)
+        except Fault as unfed:
+            given, fault = dict(self._state), unfed
+        if fault is None and gate is not None and gate.asked.node_before:
+            decided = await gate.node_before(context, given)
+            if isinstance(decided, Substitute):
+                # What a policy took out before another one stood in is shown to nobody.
+                substitute, given = decided, decided.given or {}
+            else:
+                given = decided
+        context.report(
+            NodeStarted(node.name, node.type, given, context.attempt, context.path)
+        )
+        if fault is not None:
+            return fault
+        if substitute is not None:
+            return _Settled(substitute.value, None, substitute.by)
+        try:
+            result = await self._work(context, given)
+        except RunFailed as end:
+            _report_failure(context, end)
+            raise
+        except Fault as failed:
+            return failed
+        except Exception as bug:  # noqa: BLE001  told as one, and ends this run alone
+            return EngineFault.of(bug)
+        except trio.Cancelled:
+            if self._path is not None:
+                # The run may go on without it: whoever saw it begin sees it end.
+                _report_failure(context, NodeStopped("it was stopped while it worked"))
+            raise
+        return _Settled(result.output, result.branch)
+
+    async def _input(self, node: GraphNode) -> State:
+        """What the node is given; its values converted."""
+        state, ran = self._state, self._ran
+        if not node.converts:
+            return node_input(node, state, ran)
+        return await bounded(lambda: node_input(node, state, ran))
+
+    async def _after(
+        self, gate: "Gate", context: NodeContext, settled: "_Settled | Fault"
+    ) -> "_Settled | Fault":
+        """``node.after``: once for each settled execution."""
+        result = settled if isinstance(settled, Fault) else settled.output
+        try:
+            decided = await gate.node_after(context, result)
+        except RunFailed as end:
+            if not isinstance(settled, Fault):
+                _report_failure(context, end)
+            raise
+        return settled if decided is None else _Settled(decided.value, None, decided.by)
+
+    async def _work(self, context: NodeContext, given: State) -> Result:
+        """What the node does, in the task of its walk: see docs/design.md, "Tasks"."""
+        work = self._plan.work[context.node.index]
+        if isinstance(work, Pure):
+            await trio.lowlevel.checkpoint()
+            step = work.step
+            return await bounded(lambda: step(given)) if work.checks else step(given)
+        assert isinstance(work, Waiting)
+        return await work.execute(given, context)
+
+    def _failed(self, node: GraphNode, fault: Fault) -> NodeFailed:
+        """How a node's failure that stands ends its flow."""
+        refused = (
+            self._path is None
+            and node.index == self._plan.graph.start
+            and isinstance(fault, InputMissing | InputMismatch)
+        )
+        kind = StartRefused if refused else NodeFailed
+        return kind(fault, node_name=node.name, node_type=node.type)
+
+    async def _result(self, end: GraphNode, output: State) -> State:
+        """The flow's declared outputs; without any, what the EndNode put out."""
+        declared = self._plan.graph.outputs
+        if not declared:
+            return output
+        found = output if end.shape.inputs else {**self._state, **output}
+        try:
+            return await bounded(lambda: declared_outputs(declared, found, of="the flow"))
+        except Fault as fault:
+            raise NodeFailed(fault, node_name=end.name, node_type=end.type) from fault
+
+
+def _branch_of(end: GraphNode) -> str | None:
+    named = cast("EndNode", end.component).branch_name
+    return None if named == NEXT else named
+
+
+def _report_failure(context: NodeContext, fault: Fault) -> None:
+    context.report(
+        NodeFailedEvent(
+            context.name, context.type, describe(fault), context.attempt, context.path
+        )
+    )
