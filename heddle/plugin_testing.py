@@ -5,11 +5,14 @@
     answer = ask(handlers, "Gate", "toolCall", "before", tool="shell", input={"cmd": "rm"})
     assert answer.verdict == {"action": "reject", "reason": "destructive command"}
 
+    plugin = Plugin(handlers)
+    assert plugin.call("Shout", "execute", input={"text": "hi"}).answer == {…}
+
 The handler is found, called and checked as it would be in a run: a handler that returns
 no verdict, or that is not there, raises.
 """
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -20,7 +23,7 @@ from plugins_host.dispatch import Dispatch, Question
 from plugins_host.handlers import Handlers, HandlerTable
 from plugins_host.seams import HANDSHAKE_HALVES
 
-__all__ = ["Answer", "ask"]
+__all__ = ["Answer", "Called", "Plugin", "ask"]
 
 
 class Answer(Struct, frozen=True):
@@ -96,6 +99,72 @@ def ask(
     return Answer(read(answer), services.events, services.logs)
 
 
+class Called(Struct, frozen=True):
+    """What a handler answered, and what it published on the way.
+
+    ``partials`` are the pieces of a streamed answer; ``events`` holds ``(name, data)``,
+    ``logs`` ``(level, message)``.
+    """
+
+    answer: Any
+    partials: list[Any]
+    events: list[tuple[str, Any]]
+    logs: list[tuple[str, str]]
+
+
+class Plugin:
+    """The handlers of a plugin, called as a run would; classes are made once.
+
+    Args:
+        handlers: What ``serve`` is given.
+        tools, list_tools: Its options.
+    """
+
+    def __init__(
+        self,
+        handlers: Handlers,
+        *,
+        tools: Mapping[str, Any] | None = None,
+        list_tools: Callable[[], Any] | None = None,
+    ) -> None:
+        self._dispatch = Dispatch(
+            HandlerTable(handlers), tools=tools, list_tools=list_tools
+        )
+
+    def call(
+        self,
+        component_type: str,
+        verb: str,
+        *,
+        tools: Mapping[str, Any] | None = None,
+        model: Mapping[str, Any] | None = None,
+        **said: Any,
+    ) -> Called:
+        """Ask one thing.
+
+        Args:
+            component_type: Which handler; "" for tools.
+            verb: ``execute``, ``apply``, ``chat``, ``encode``, ``finishEncode``,
+                ``callTool`` or ``listTools``.
+            tools: What ``ctx.run_tool`` gives, by the name of the tool.
+            model: What ``ctx.call_model`` gives.
+            said: What the verb carries: ``node`` and ``input``, ``messages`` and
+                ``phase``, ``config``, ``request`` and ``stream``, ``runId`` and ``event``,
+                ``tool`` and ``input``.
+        """
+        services = _Services(tools or {}, model)
+        encoded = msgspec.json.encode({"componentType": component_type, **said})
+        question = msgspec.json.decode(encoded, type=Question)
+        found, args, read = self._dispatch.step(
+            verb, question, lambda: msgspec.json.decode(encoded), services
+        )
+        services.plain = not found.is_async
+        answer = found.function(*args)
+        if found.is_async:
+            answer = _wait_for(answer)
+        return Called(read(answer), services.partials, services.events, services.logs)
+
+
 def _wait_for(answer: Awaitable[Any]) -> Any:
     import asyncio
 
@@ -123,6 +192,7 @@ class _Services:
         self.plain = True
         self.events: list[tuple[str, Any]] = []
         self.logs: list[tuple[str, str]] = []
+        self.partials: list[Any] = []
         self.signal: Signal = _Uncancelled()
         self._tools = tools
         self._model = model
@@ -139,4 +209,4 @@ class _Services:
             self.logs.append((params["level"], params["message"]))
 
     def partial(self, chunk: Any) -> None:
-        raise AssertionError(f"a middleware reports no progress: {chunk!r}")
+        self.partials.append(chunk)

@@ -12,7 +12,7 @@ class PluginCommands(Commands):
         "check": Listed(
             "heddle.cli.plugin_check", "Ask a plugin all that its manifest promises."
         ),
-        "new": Listed("heddle.cli.plugin_new", "Write a policy, its manifest and a test."),
+        "new": Listed("heddle.cli.plugin_new", "Write a plugin, its manifest and a test."),
     }
 
 

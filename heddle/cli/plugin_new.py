@@ -1,12 +1,13 @@
-"""``heddle plugin new``: a policy, its manifest and a test that run at once.
+"""``heddle plugin new``: a plugin of any kind, its manifest and a test that run at once.
 
-The files are the templates in ``heddle/cli/policies``, with names put in.
+The files are the templates in ``heddle/cli/plugins``, a folder a kind, with names put in.
 """
 
 import keyword
 import re
 import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -17,10 +18,10 @@ from heddle.cli.init import CannotWrite, make, undo
 from heddle.cli.options import debug_option
 from heddle.cli.wording import line
 
-TEMPLATES: Final = Path(__file__).parent / "policies"
+TEMPLATES: Final = Path(__file__).parent / "plugins"
 
 
-# Modules that a policy imports, beside those of Python itself.
+# Modules that a plugin imports, beside those of Python itself.
 OURS: Final = ("heddle", "msgspec", "plugins_host")
 
 
@@ -35,51 +36,120 @@ class Written(NamedTuple):
 LANGUAGES: Final = {
     "py": Written(
         (
-            ("policy.json", "{module}.json"),
-            ("policy.py", "{module}.py"),
-            ("test_policy.py", "test_{module}.py"),
+            ("manifest.json", "{module}.json"),
+            ("plugin.py", "{module}.py"),
+            ("test.py", "test_{module}.py"),
         ),
         "python test_{module}.py",
         "_",
     ),
     "js": Written(
         (
-            ("policy.json", "{module}.json"),
-            ("policy.mjs", "{module}.mjs"),
-            ("policy.test.mjs", "{module}.test.mjs"),
+            ("manifest.json", "{module}.json"),
+            ("plugin.mjs", "{module}.mjs"),
+            ("test.mjs", "{module}.test.mjs"),
         ),
         "node --test",
         "-",
     ),
 }
 
+
+class Kind(NamedTuple):
+    """What the plugin of a kind does, and how it is used."""
+
+    does: str
+    used: str
+
+
+WITH_FLOW: Final = "heddle run flow.json --plugin {folder}/{module}.json"
+KINDS: Final[Mapping[str, Kind]] = {
+    "middleware": Kind(
+        "a policy that gates tool calls",
+        f"""And with a flow that uses tools:
+
+  {WITH_FLOW} \\
+    --plugin-config {{Type}}='{{{{"words": ["rm"]}}}}'
+""",
+    ),
+    "node": Kind(
+        "a node that counts words and branches",
+        f"""And in a flow, whose node has edges from its branches 'short' and 'long':
+
+  {{{{"component_type": "{{Type}}", "name": "count", "limit": 10}}}}
+
+  {WITH_FLOW}
+""",
+    ),
+    "transform": Kind(
+        "a transform that shortens conversations",
+        f"""And in a flow, among the 'transforms' of an Agent:
+
+  {{{{"component_type": "{{Type}}", "name": "shorten", "keep": 20}}}}
+
+  {WITH_FLOW}
+""",
+    ),
+    "component": Kind(
+        "a component of configuration and a node that uses it",
+        f"""And in a flow:
+
+  {{{{"component_type": "{{Type}}Node", "name": "greet", "style":
+   {{{{"component_type": "{{Type}}", "name": "style", "greeting": "Hello"}}}}}}}}
+
+  {WITH_FLOW}
+""",
+    ),
+    "provider": Kind(
+        "a provider of models that repeats what it is asked",
+        f"""And in a flow, as the 'llm_config' of an agent or an LlmNode:
+
+  {{{{"component_type": "{{Type}}", "name": "model"}}}}
+
+  {WITH_FLOW}
+""",
+    ),
+    "encoder": Kind(
+        "an encoder that shows the text of models",
+        f"""And with a flow:
+
+  {WITH_FLOW} --protocol {{protocol}}
+""",
+    ),
+    "tools": Kind(
+        "a tool that counts words",
+        f"""And in a flow, in a ToolNode or among the 'tools' of an Agent:
+
+  {{{{"component_type": "ServerTool", "name": "{{tool}}"}}}}
+
+  {WITH_FLOW}
+""",
+    ),
+}
+
 NEXT: Final = """\
-{folder}/ holds a policy that gates tool calls, its manifest and a test. Try them:
+{folder}/ holds {does}, its manifest and a test. Try them:
 
   cd {folder}
   {test}
   heddle plugin check {module}.json
 
-And with a flow that uses tools:
-
-  heddle run flow.json --plugin {folder}/{module}.json \\
-    --plugin-config {Type}='{{"words": ["rm"]}}'
 """
 
 
 @click.command(
     "new",
-    short_help="Write a policy, its manifest and a test.",
+    short_help="Write a plugin, its manifest and a test.",
     epilog="""\b
 Examples:
   heddle plugin new approval-gate --kind middleware
-  heddle plugin new approval-gate --kind middleware --language js
+  heddle plugin new word-router --kind node --language js
 """,
 )
 @click.argument("name", type=click.Path())
 @click.option(
     "--kind",
-    type=click.Choice(["middleware"]),
+    type=click.Choice(list(KINDS)),
     default="middleware",
     show_default=True,
     help="What the plugin is.",
@@ -92,8 +162,8 @@ Examples:
     help="What it is written in.",
 )
 @debug_option
-def command(name: str, kind: str, language: str) -> None:  # noqa: ARG001  one kind so far
-    """Write the folder NAME with a policy that runs at once. Nothing is overwritten."""
+def command(name: str, kind: str, language: str) -> None:
+    """Write the folder NAME with a plugin that runs at once. Nothing is overwritten."""
     folder = Path(name)
     written = LANGUAGES[language]
     words = words_of(folder.name)
@@ -101,25 +171,26 @@ def command(name: str, kind: str, language: str) -> None:  # noqa: ARG001  one k
         "{name}": "-".join(words),
         "{module}": written.separator.join(words),
         "{Type}": "".join(word[0].upper() + word[1:] for word in words),
+        "{tool}": "_".join(words),
+        "{protocol}": "-".join(words).lower(),
     }
     names["{test}"] = filled(written.files[-1][1], names)
     refuse_taken(names["{Type}"], names["{module}"] if language == "py" else "")
     try:
-        write(folder, written, names)
+        write(folder, TEMPLATES / kind, written, names)
     except OSError as error:
         raise CannotWrite(
             f"cannot be written: {error.strerror or error}",
             where=line(str(error.filename or folder)),
         ) from error
-    click.echo(
-        NEXT.format(
-            folder=shlex.quote(line(name)),
-            module=names["{module}"],
-            Type=names["{Type}"],
-            test=filled(written.test, names),
-        ),
-        nl=False,
-    )
+    shown = {
+        "folder": shlex.quote(line(name)),
+        "does": KINDS[kind].does,
+        "test": filled(written.test, names),
+        **{placeholder.strip("{}"): each for placeholder, each in names.items()},
+    }
+    shown["test"] = filled(written.test, names)
+    click.echo((NEXT + KINDS[kind].used).format(**shown), nl=False)
 
 
 def words_of(name: str) -> list[str]:
@@ -153,10 +224,12 @@ def refuse_taken(component_type: str, module: str) -> None:
         what = f"Agent Spec has a component type {component_type!r}"
     elif keyword.iskeyword(module):
         what = f"{module!r} is a word of Python, which no module can have as its name"
+    elif component_type == "Heddle":
+        what = "that is what heddle itself is called"
     elif module in sys.stdlib_module_names or module in OURS:
         what = f"a module {module!r} would hide the one that Python programs import"
     if what:
-        fix = f"Call it {component_type.lower()}-policy, or what you like."
+        fix = f"Call it my-{component_type.lower()}, or what you like."
         raise WrongUsage(what, where="NAME", fix=fix)
 
 
@@ -167,7 +240,7 @@ def filled(template: str, names: dict[str, str]) -> str:
     return template
 
 
-def write(folder: Path, written: Written, names: dict[str, str]) -> None:
+def write(folder: Path, templates: Path, written: Written, names: dict[str, str]) -> None:
     """Write all files, or none where one is in the way.
 
     Raises:
@@ -186,7 +259,7 @@ def write(folder: Path, written: Written, names: dict[str, str]) -> None:
         for template, name in written.files:
             file = folder / filled(name, names)
             made.append(file)
-            source = TEMPLATES / f"{template}.template"
+            source = templates / f"{template}.template"
             text = filled(source.read_text(encoding="utf-8"), names)
             # "x" refuses a file that appeared since we looked.
             with file.open("x", encoding="utf-8") as out:

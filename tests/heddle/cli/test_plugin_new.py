@@ -1,51 +1,83 @@
 """``heddle plugin``: what it writes runs at once, and a check tells what is wrong."""
 
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import trio
+from click.testing import CliRunner
 
-from heddle.cli.plugin_new import LANGUAGES, TEMPLATES, words_of
+from heddle.cli.plugin_new import KINDS, LANGUAGES, TEMPLATES, command, words_of
+from plugins_host import Finding, check_plugin, load_plugins
 from tests.heddle.cli.conftest import Done, Heddle, surroundings
 
 needs_node = pytest.mark.skipif(
     shutil.which("node") is None, reason="there is no node on PATH"
 )
 TESTS = {
-    "py": [sys.executable, "test_approval_gate.py"],
+    "py": [sys.executable, "test_word_thing.py"],
     "js": ["node", "--test"],
 }
-MANIFESTS = {"py": "approval_gate.json", "js": "approval-gate.json"}
+MANIFESTS = {"py": "word_thing.json", "js": "word-thing.json"}
 
 
 @pytest.mark.parametrize("language", ["py", pytest.param("js", marks=needs_node)])
-def test_a_new_policy_passes_its_test_and_its_check(
-    heddle: Heddle, tmp_path: Path, language: str
+async def test_new_plugins_of_every_kind_pass_their_tests_and_their_checks(
+    tmp_path: Path, language: str
 ) -> None:
-    made = heddle("plugin", "new", "approval-gate", "--language", language)
-    folder = tmp_path / "approval-gate"
-    tested = subprocess.run(
-        TESTS[language],
-        cwd=folder,
-        env=surroundings(tmp_path),
-        capture_output=True,
-        check=False,
-    )
-    checked = heddle("plugin", "check", f"approval-gate/{MANIFESTS[language]}")
+    def make(kind: str) -> None:
+        flags = ["--kind", kind, "--language", language]
+        made = CliRunner().invoke(command, [str(tmp_path / kind / "word-thing"), *flags])
+        assert made.exit_code == 0, made.output
+        assert f"heddle plugin check {MANIFESTS[language]}" in made.output
+        assert "{" not in made.output.replace('{"', "")
 
-    assert made.status == 0
-    assert f"heddle plugin check {MANIFESTS[language]}" in made.stdout
-    assert tested.returncode == 0, tested.stderr.decode()
-    assert checked.status == 0, checked.stdout
-    assert checked.stderr == ""
+    async def test(kind: str) -> None:
+        tested = await trio.run_process(
+            TESTS[language],
+            cwd=tmp_path / kind / "word-thing",
+            env=surroundings(tmp_path),
+            capture_stdout=True,
+            capture_stderr=True,
+            check=False,
+        )
+        assert tested.returncode == 0, tested.stderr + tested.stdout
+        passed.append(kind)
+
+    async def check(kind: str) -> None:
+        plugin = tmp_path / kind / "word-thing" / MANIFESTS[language]
+        found: list[Finding] = []
+        assert await check_plugin(load_plugins([str(plugin)]), found.append), found
+        assert {each.outcome.value for each in found} == {"ok"}, found
+        passed.append(kind)
+
+    passed: list[str] = []
+    for kind in KINDS:
+        make(kind)
+    async with trio.open_nursery() as nursery:
+        for kind in KINDS:
+            nursery.start_soon(test, kind)
+            nursery.start_soon(check, kind)
+
+    assert sorted(passed) == sorted([*KINDS, *KINDS])
+
+
+def test_the_command_makes_a_policy_when_it_is_told_nothing(heddle: Heddle) -> None:
+    made = heddle("plugin", "new", "word-thing")
+    checked = heddle("plugin", "check", "word-thing/word_thing.json")
+
+    assert "a policy that gates tool calls" in made.stdout
+    assert (checked.status, checked.stderr) == (0, "")
 
 
 def test_every_template_is_there() -> None:
     names = {template for written in LANGUAGES.values() for template, _ in written.files}
 
-    assert {each.name for each in TEMPLATES.iterdir()} == {f"{n}.template" for n in names}
+    assert {each.name for each in TEMPLATES.iterdir()} == set(KINDS)
+    for kind in KINDS:
+        there = {each.name for each in (TEMPLATES / kind).iterdir()}
+        assert there == {f"{name}.template" for name in names}
 
 
 @pytest.mark.parametrize(
@@ -75,7 +107,7 @@ def test_a_name_that_cannot_name_a_plugin_is_refused(heddle: Heddle, name: str) 
         ("agent", "Agent Spec has a component type 'Agent'"),
         ("class", "'class' is a word of Python"),
         ("logging", "a module 'logging' would hide the one that Python programs import"),
-        ("heddle", "Call it heddle-policy, or what you like."),
+        ("heddle", "Call it my-heddle, or what you like."),
     ],
 )
 def test_a_name_that_is_taken_is_refused(
