@@ -417,6 +417,36 @@ async def test_a_drain_is_told_and_closes_with_1001_when_the_runs_have_ended(
         assert (await in_thread(served.ended)) == 0
 
 
+async def test_who_watches_is_told_the_status_and_sees_a_drain_to_its_end(
+    tmp_path: Path,
+) -> None:
+    with server(tmp_path, "--tools-dir", write_tools(tmp_path)) as served:
+        body = {"flow": WAITING}
+        started = await in_thread(served.ask, "POST", "/v1/runs?detach=true", body)
+        run = started.json["run"]
+        async with connected(served) as client:
+            await client.say(type="watch")
+            whole = await client.next()
+            assert whole["runs"][run]["status"] == "running"
+            assert (whole["server"]["active"], whole["server"]["status"]) == (1, "ok")
+            await client.say(type="unwatch")
+            await client.say(type="watch")
+            assert (await client.next())["runs"][run]["flow"] == "flow"
+            served.signal()
+            await client.until(type="draining")
+            told = await client.next()
+            while "server" not in told or "status" not in told["server"]:
+                told = await client.next()
+            assert told["server"]["status"] == "draining"
+            await client.say(type="cancel", run=run)
+            with pytest.raises(ConnectionClosed) as closed:
+                while True:
+                    await client.next()
+            assert closed.value.reason is not None
+            assert closed.value.reason.code == 1001
+        assert (await in_thread(served.ended)) == 0
+
+
 DEAF: Final = "#!/bin/sh\ntrap '' TERM\ntouch {begun}\nsleep 60\n"
 
 
