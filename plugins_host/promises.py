@@ -328,6 +328,7 @@ EVENTS: Final[tuple[dict[str, Any], ...]] = (
         "error": _ERROR,
     },
     {"type": "warning", "message": "an example of a warning"},
+    {"type": "message", "nodeName": "example", "sender": "agent", "message": "Well?"},
     {"type": "plugin_log", **_AT, "level": "info", "message": "an example of a line"},
     {"type": "plugin:Example:seen", **_AT, "data": None},
     {"type": "node_error", **_AT, "error": _ERROR, "attempt": 1},

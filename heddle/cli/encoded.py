@@ -36,9 +36,9 @@ class EncoderBehind(Fault):
     """The encoder was so much slower than the run that its events were given up."""
 
 
-class _Line(msgspec.Struct, frozen=True, omit_defaults=True):
-    data: msgspec.Raw
+class _Line(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     event: str | None = None
+    data: msgspec.Raw
 
 
 def line(each: EncodedFrame) -> bytes:
@@ -46,7 +46,7 @@ def line(each: EncodedFrame) -> bytes:
     data = bytes(each.data)
     if b"\n" in data or b"\r" in data:
         data = _encode(msgspec.json.decode(data))
-    return fit_json(_encode(_Line(msgspec.Raw(data), each.event))) + b"\n"
+    return fit_json(_encode(_Line(event=each.event, data=msgspec.Raw(data)))) + b"\n"
 
 
 class Encoded:

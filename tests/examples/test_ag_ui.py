@@ -118,6 +118,8 @@ def test_every_event_of_heddle_becomes_events_of_the_protocol() -> None:
         {"type": "tool_result", "nodeName": "n", "toolName": "t", "toolCallId": "c",
          "duration": 1.0, "error": error},
         {"type": "warning", "message": "odd"},
+        {"type": "message", "nodeName": "n", "sender": "agent", "message": "Well?"},
+        {"type": "message", "nodeName": "n", "sender": "user", "message": ""},
         {"type": "plugin_log", "nodeName": "n", "nodeType": "T", "level": "info",
          "message": "m"},
         {"type": "plugin:Gate:seen", "nodeName": "n", "nodeType": "T", "data": None},

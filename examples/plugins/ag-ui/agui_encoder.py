@@ -5,7 +5,7 @@ POST /v1/runs?stream=true&protocol=ag-ui
 
     flow_start                RUN_STARTED
     node_start, …_complete    STEP_STARTED, STEP_FINISHED, STATE_SNAPSHOT
-    token_delta               TEXT_MESSAGE_START, …_CONTENT, …_END
+    token_delta, message      TEXT_MESSAGE_START, …_CONTENT, …_END
     tool_call, tool_result    TOOL_CALL_START, …_ARGS, …_END, …_RESULT
     flow_complete, error      RUN_FINISHED, RUN_ERROR
     anything else             CUSTOM
@@ -85,29 +85,34 @@ class AgUi:
         return [*run.end_all(), event("RUN_ERROR", message="the run broke off")]
 
 
+def place(told: dict[str, Any]) -> str:
+    """Which node an event is about; nodes of flows inside flows by their whole path."""
+    return "/".join(map(str, told.get("nodePath") or [told["nodeName"]]))
+
+
 def started(run: Run, _: dict[str, Any]) -> Frames:
     return [event("RUN_STARTED", threadId=run.run_id, runId=run.run_id)]
 
 
 def step_started(run: Run, told: dict[str, Any]) -> Frames:
-    name = told["nodeName"]
+    name = place(told)
     frames = run.end_step(name)  # it is tried again
     run.steps.append(name)
     return [*frames, event("STEP_STARTED", stepName=name)]
 
 
 def step_finished(run: Run, told: dict[str, Any]) -> Frames:
+    frames = run.end_step(place(told))
+    if told.get("nodePath"):
+        return frames  # its state is that of a flow inside, and not the run's
     run.state = {**run.state, **told["state"]}
-    return [
-        *run.end_step(told["nodeName"]),
-        event("STATE_SNAPSHOT", snapshot=run.state),
-    ]
+    return [*frames, event("STATE_SNAPSHOT", snapshot=run.state)]
 
 
 def step_failed(run: Run, told: dict[str, Any]) -> Frames:
     value = {"nodeName": told["nodeName"], "error": told["error"]}
     return [
-        *run.end_step(told["nodeName"]),
+        *run.end_step(place(told)),
         event("CUSTOM", name="heddle.node_error", value=value),
     ]
 
@@ -116,10 +121,10 @@ def text(run: Run, told: dict[str, Any]) -> Frames:
     frames: Frames = []
     if not told["delta"]:
         return frames
-    if run.text_of != told["nodeName"]:
+    if run.text_of != place(told):
         frames += run.end_text()
         run.messages += 1
-        run.text_of = told["nodeName"]
+        run.text_of = place(told)
         begin = event("TEXT_MESSAGE_START", messageId=run.message_id, role="assistant")
         frames.append(begin)
     content = event("TEXT_MESSAGE_CONTENT", messageId=run.message_id, delta=told["delta"])
@@ -133,6 +138,20 @@ def text_discarded(run: Run, told: dict[str, Any]) -> Frames:
         *run.end_text(),
         event("CUSTOM", name="heddle.token_discard", value=value),
     ]
+
+
+def message(run: Run, told: dict[str, Any]) -> Frames:
+    """A message that comes whole."""
+    frames = run.end_text()
+    run.messages += 1
+    role = "user" if told["sender"] == "user" else "assistant"
+    frames.append(event("TEXT_MESSAGE_START", messageId=run.message_id, role=role))
+    if told["message"]:
+        content = told["message"]
+        frames.append(
+            event("TEXT_MESSAGE_CONTENT", messageId=run.message_id, delta=content)
+        )
+    return [*frames, event("TEXT_MESSAGE_END", messageId=run.message_id)]
 
 
 def tool_called(run: Run, told: dict[str, Any]) -> Frames:
@@ -186,6 +205,7 @@ RENDERED = {
     "node_error": step_failed,
     "token_delta": text,
     "token_discard": text_discarded,
+    "message": message,
     "tool_call": tool_called,
     "tool_result": tool_returned,
     "flow_complete": completed,

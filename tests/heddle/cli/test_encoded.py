@@ -135,3 +135,34 @@ def test_a_reader_of_stdout_that_leaves_ends_the_run(tmp_path: Path) -> None:
 
     assert done.stdout.count(b"\n") == 1
     assert b"Traceback" not in done.stderr
+
+
+async def test_an_encoder_that_is_too_far_behind_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    import trio
+
+    from heddle.cli import encoded
+    from heddle.events import TokenDelta
+    from plugins_host import Encoder, HandlerTable, InProcessPlugin
+
+    async def encode(event: Any, ctx: Any) -> list[Any]:
+        return [{"data": event["type"]}]
+
+    table = HandlerTable({"E": {"encode": encode}})
+    plugin = InProcessPlugin("p", table, capabilities=frozenset(), log=lambda _: None)
+    monkeypatch.setattr(encoded, "FRAMES_WAITING", 1000)
+    with (tmp_path / "out").open("wb") as out:
+        reader = encoded.Encoded(lambda _: None, out.fileno())
+
+        async def run() -> str:
+            for _ in range(100):
+                reader.see(TokenDelta("n", "x"))
+            await trio.lowlevel.checkpoint()
+            return "done"
+
+        with pytest.raises(encoded.EncoderBehind, match="of events wait for it"):
+            await reader.run(Encoder("e", "a/b", "E", plugin), run)
+
+    last = shown((tmp_path / "out").read_text())[-1]
+    assert last["data"]["error"]["name"] == "EncoderBehind"

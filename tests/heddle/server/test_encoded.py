@@ -7,10 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 from msgspec import Raw
 
-from heddle.server.encoded import is_sse, plain_bytes, sse_bytes
-from plugins_host import EncodedFrame
+from heddle.events import TokenDelta
+from heddle.server.encoded import EncodedStream, is_sse, plain_bytes, sse_bytes
+from heddle.server.endings import Completed
+from heddle.server.event_log import EventLog, LogLimits
+from heddle.server.event_reader import Reader
+from heddle.server.sse import COMMENT, HEARTBEAT
+from plugins_host import EncodedFrame, Encoder, HandlerTable, InProcessPlugin
 from tests.heddle.server.serving import STRAIGHT, WAITING, Served, server, sse, write_tools
 
 PROGRAM = """
@@ -210,3 +216,79 @@ def test_what_is_an_event_stream_is_seen_by_its_type() -> None:
         False,
         True,
     ]
+
+
+# --- the stream alone, without a server ---------------------------------------------------
+
+
+class Written:
+    """A writer that keeps what it is given, and may fail."""
+
+    def __init__(self, *, broken: bool = False) -> None:
+        self.data = b""
+        self._broken = broken
+
+    async def write(self, data: bytes) -> None:
+        await trio.lowlevel.checkpoint()
+        if self._broken:
+            raise trio.BrokenResourceError
+        self.data += data
+
+
+def stream_of(log: EventLog, encode: Any, left: list[str]) -> EncodedStream:
+    table = HandlerTable({"E": {"encode": encode}})
+    plugin = InProcessPlugin("p", table, capabilities=frozenset(), log=lambda _: None)
+    encoder = Encoder("e", "text/event-stream", "E", plugin)
+    reader = Reader(log, lag=LogLimits())
+    return EncodedStream(encoder, reader, conceal=str, left=lambda: left.append("left"))
+
+
+async def test_an_encoder_that_is_too_far_behind_has_its_stream_ended() -> None:
+    log = EventLog("r", limits=LogLimits(events=10))
+
+    async def encode(event: Any, ctx: Any) -> list[Any]:
+        await trio.sleep_forever() if event["delta"] == "stuck" else None
+        return []
+
+    left: list[str] = []
+    written = Written()
+    for number in range(12):
+        log.append(TokenDelta("n", str(number)))
+    stream = stream_of(log, encode, left)
+    log.encode()  # the first two are dropped before anybody has read them
+    await stream.write(written)  # type: ignore[arg-type]
+
+    assert "events 1 to 2 were gone before it could take them" in str(stream.failure)
+    assert b'event: error\ndata: {"type":"error"' in written.data
+    assert left == []
+
+
+async def test_a_silent_stream_is_kept_alive(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    log = EventLog("r")
+    log.append(TokenDelta("n", "x"))
+    written = Written()
+    stream = stream_of(log, lambda e, _: [{"data": e["delta"]}], [])
+
+    async def end() -> None:
+        await trio.sleep(2.5 * HEARTBEAT)
+        log.finish(Completed(Raw(b"{}")))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(end)
+        await stream.write(written)  # type: ignore[arg-type]
+
+    assert written.data == b"data: x\n\n" + COMMENT * 2
+
+
+async def test_who_cannot_be_written_to_has_left() -> None:
+    log = EventLog("r")
+    log.append(TokenDelta("n", "x"))
+    left: list[str] = []
+    stream = stream_of(log, lambda e, _: [{"data": e["delta"]}], left)
+
+    with pytest.raises(trio.BrokenResourceError):
+        await stream.write(Written(broken=True))  # type: ignore[arg-type]
+    assert left == ["left"]
+    assert stream.failure is None
