@@ -90,10 +90,6 @@ class Graph(Struct, frozen=True):
     warnings: tuple[Problem, ...] = ()
 
 
-MAX_DEPTH: Final = 32
-"""Flows inside flows. Each level is some ten calls deep in the task that walks it."""
-
-
 def compile_graph(document: Document, *, name: str = "document") -> Graph:
     """Compile the document's flow; ``name`` is what errors call the document.
 
@@ -130,7 +126,6 @@ def compile_graphs(document: Document, *, name: str = "document") -> dict[Compon
     compilers = [_Compiler(document, flow, name) for flow in flows]
     graphs = {each.flow: each.graph() for each in compilers}
     problems = [problem for each in compilers[::-1] for problem in each.problems]
-    problems += _too_deep(flows, document)
     if problems:
         raise DocumentError(problems, name=name)
     warnings = tuple(warning for each in compilers[::-1] for warning in each.warnings)
@@ -142,7 +137,10 @@ def compile_graphs(document: Document, *, name: str = "document") -> dict[Compon
 
 
 def _flows_run_by(root: Flow, document: Document) -> list[Flow]:
-    """The flow and those inside it, each once, inner ones first."""
+    """The flow and those inside it, each once, inner ones first.
+
+    None contains itself, and the levels are bounded: the reader sees to that.
+    """
     reached: set[Component] = {root}
     todo = [root]
     while todo:
@@ -154,17 +152,6 @@ def _flows_run_by(root: Flow, document: Document) -> list[Flow]:
     return [
         each for each in document.components() if each in reached and isinstance(each, Flow)
     ]
-
-
-def _too_deep(flows: list[Flow], document: Document) -> list[Problem]:
-    depths: dict[Component, int] = {}
-    for flow in flows:
-        inner = (each for node in flow.nodes for each in flows_in(node) or ())
-        depths[flow] = 1 + max((depths.get(each, 0) for each in inner), default=0)
-        if depths[flow] == MAX_DEPTH + 2:
-            what = f"flow {flow.name!r} has more than {MAX_DEPTH} levels of flows inside it"
-            return [Problem(document.path_of(flow), what, "Nest fewer.")]
-    return []
 
 
 _SIMPLE: Final = frozenset(("string", "integer", "number", "boolean", "null"))

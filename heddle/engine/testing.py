@@ -12,7 +12,7 @@ from heddle.engine.gate import Policies, asked_by
 from heddle.engine.plan import make_plan
 from heddle.engine.run import Run
 from heddle.engine.walk import Limits
-from heddle.engine.work import Services
+from heddle.engine.work import Ask, Services
 from heddle.events import Event
 from heddle.spec import Component, read_document
 from plugins_host import (
@@ -134,6 +134,7 @@ async def run_document(
     stream: bool = False,
     installed: Policies | None = None,
     events: list[Event] | None = None,
+    ask: Ask | None = None,
 ) -> tuple[dict[str, Any], list[Event]]:
     """Read, compile and run a document; its result and its events.
 
@@ -146,6 +147,7 @@ async def run_document(
         report=seen.append,
         stream=stream,
         policies=installed,
+        ask=ask,
     )
     run = Run(make_plan(read_document(data)), services, limits or Limits())
     return await run.execute(inputs or {}), seen

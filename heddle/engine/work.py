@@ -299,8 +299,7 @@ class NodeContext:
             raise
         except (NodeFailed, NoWayOn) as inside:
             raise SubflowFailed(inside) from inside
-        finally:
-            self.run.at = self.node
+        self.run.at = self.node
         return ended
 
     def warn(self, message: str) -> None:

@@ -140,6 +140,35 @@ def flow(
     }
 
 
+def inner(name: str, nodes: Sequence[Plain], *args: Any, **fields: Any) -> Plain:
+    """A flow to stand inside a node; its nodes are named ``<name>.<their name>``."""
+    made = flow(nodes, *args, **fields)
+    made.pop("agentspec_version")
+    known = {node["id"] for node in nodes}
+
+    def renamed(plain: Any) -> Any:
+        if isinstance(plain, list):
+            return [renamed(each) for each in plain]
+        if not isinstance(plain, dict):
+            return plain
+        if plain.get("$component_ref") in known:
+            return {"$component_ref": f"{name}.{plain['$component_ref']}"}
+        return {
+            key: f"{name}.{value}"
+            if key == "id" and value in known
+            else {f"{name}.{k}" if k in known else k: renamed(v) for k, v in value.items()}
+            if key == "$referenced_components"
+            else renamed(value)
+            for key, value in plain.items()
+        }
+
+    edges = made["control_flow_connections"] + (made.get("data_flow_connections") or [])
+    for each in edges:
+        each["id"] = f"{name}:{each['id']}"
+    found: Plain = renamed(made)
+    return {**found, "id": name, "name": name}
+
+
 def document(plain: Plain) -> bytes:
     """The document as the bytes of a file."""
     return msgspec.json.encode(plain)
