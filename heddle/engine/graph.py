@@ -19,6 +19,7 @@ from heddle.engine.shapes import (
     UNKNOWN,
     Properties,
     Shape,
+    end_outputs,
     flows_in,
     shape_of,
     start_inputs,
@@ -64,7 +65,8 @@ class GraphNode(Struct, frozen=True):
     """A node with everything about its place in the flow.
 
     ``onward`` is where the unbranched edge leads, ``branches`` where labelled ones do.
-    ``converts`` is whether what it is given has to be looked through to be converted.
+    ``converts`` is whether what it is given has to be looked through to be converted,
+    ``is_whole`` whether what an EndNode puts out is all that the flow returns.
     """
 
     index: int
@@ -77,6 +79,7 @@ class GraphNode(Struct, frozen=True):
     feeds: tuple[Feed, ...]
     converts: bool
     is_end: bool
+    is_whole: bool
 
 
 class Graph(Struct, frozen=True):
@@ -214,6 +217,8 @@ class _Compiler:
                     feeds=tuple(feeds[number]),
                     converts=not all(map(_is_simple, feeds[number])),
                     is_end=isinstance(node, EndNode),
+                    is_whole=isinstance(node, EndNode)
+                    and typed(end_outputs(node)) == typed(self.flow.outputs or ()),
                 )
                 for number, node in enumerate(self.flow.nodes)
             ),

@@ -5,7 +5,7 @@ starts lives inside its cancel scope, so that when the scope is left, by the end
 error, the time-out or a cancellation, nothing of the run is still going on.
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Any
 
 import trio
@@ -63,12 +63,12 @@ class Run:
         )
 
 
-async def enter(
+def enter(
     plan: Plan,
     state: State,
     within: NodeContext,
     place: tuple[int, ...],
     conversation: Conversation,
-) -> Ended:
-    """Walk a flow inside a node, in the task of who asks."""
-    return await Walking(plan, within.run, conversation, within, place).walk(state)
+) -> Awaitable[Ended]:
+    """Walk a flow inside a node, in the task of who awaits it."""
+    return Walking(plan, within.run, conversation, within, place).walk(state)

@@ -66,7 +66,7 @@ def node_input(node: GraphNode, carried: State, ran: Ran) -> State:
             if value is _NOTHING:
                 given.pop(feed.name, None)
                 continue
-        elif feed.schema is not None:
+        elif feed.schema is not None and not is_plainly(value, feed.schema):
             value = _converted(feed, value)
         given[feed.name] = value
     return given
@@ -124,6 +124,8 @@ def check_inputs(declared: Properties, given: State) -> State:
     wrong: list[str] = []
     for each in declared:
         if each.title in filled:
+            if is_plainly(filled[each.title], each.schema):
+                continue
             faults = check(filled[each.title], each.schema)
             wrong += (f"{inside(each.title, path)}: {text}" for path, text in faults)
         elif each.has_default:
@@ -178,6 +180,8 @@ def output_value(declared: Property, value: Any, *, of: str) -> Any:
     Raises:
         OutputMismatch: The value cannot become that type.
     """
+    if is_plainly(value, declared.schema):
+        return value
     try:
         value = convert(value, declared.schema)
     except TypeConversionError as error:
@@ -193,6 +197,31 @@ def output_value(declared: Property, value: Any, *, of: str) -> Any:
             f"{of} gave a wrong {inside(declared.title, path)}: {text}", fix=RIGHT_TYPE
         )
     return value
+
+
+_PLAIN_TYPES: Final[Mapping[Any, type]] = {
+    "string": str,
+    "integer": int,
+    "number": float,
+    "boolean": bool,
+}
+_NOTES: Final = frozenset(("type", "title", "description", "default"))
+
+
+def is_plainly(value: Any, schema: Mapping[str, Any]) -> bool:
+    """Whether a value is of a type that asks for nothing else, seen at a glance."""
+    kind = schema.get("type")
+    if type(kind) is not str or type(value) is not _PLAIN_TYPES.get(kind):
+        return False
+    return _NOTES.issuperset(schema)
+
+
+def is_plain_type(schema: Mapping[str, Any]) -> bool:
+    """Whether holding a value against a type takes no time to speak of."""
+    kind = schema.get("type")
+    if type(kind) is not str or kind not in _PLAIN_TYPES:
+        return False
+    return _NOTES.issuperset(schema)
 
 
 RIGHT_TYPE: Final = "Correct what it gives, or the type that the output declares."

@@ -5,7 +5,7 @@ a state and a place of its own. Where no policy is asked around nodes, a pure no
 plain call between two events.
 """
 
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
@@ -44,7 +44,7 @@ from heddle.engine.work import (
 from heddle.events import NodeCompleted, NodeStarted
 from heddle.events import NodeFailed as NodeFailedEvent
 from heddle.long_work import BRIEF, bounded
-from heddle.spec import Effort, EffortExceeded, EndNode, spending
+from heddle.spec import Effort, EffortExceeded, spending
 from plugins_host import Fault, NodePath
 
 if TYPE_CHECKING:
@@ -134,6 +134,8 @@ class Walking:
                 continue
             step = next_step(node, branch, replaced_by)
             if isinstance(step, Finish):
+                if node.is_whole and replaced_by is None:
+                    return Ended(output, _branch_of(node))
                 return Ended(await self._result(node, output), _branch_of(node))
             number = step.node
 
@@ -323,7 +325,7 @@ class Walking:
 
 
 def _branch_of(end: GraphNode) -> str | None:
-    named = cast("EndNode", end.component).branch_name
+    named: str = getattr(end.component, "branch_name", NEXT)
     return None if named == NEXT else named
 
 

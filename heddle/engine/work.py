@@ -139,7 +139,9 @@ class Conversation:
         self.messages: list[Message] = []
 
 
-Enter = Callable[["Plan", State, "NodeContext", tuple[int, ...], Conversation], Any]
+Enter = Callable[
+    ["Plan", State, "NodeContext", tuple[int, ...], Conversation], Awaitable[Ended]
+]
 """Walks a flow inside a node; awaited, it gives how the flow `Ended`."""
 
 

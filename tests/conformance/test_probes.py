@@ -1,4 +1,4 @@
-"""Small flows and the outcome that Agent Spec implies, through the command line.
+"""Small flows and the outcome that Agent Spec implies: by the command line and by HTTP.
 
 The cases are read from the shared folder. Where the specification leaves the outcome
 open (``expect`` is null), ours is pinned here.
@@ -14,11 +14,13 @@ from typing import Any, Final
 import msgspec
 import pytest
 
+from tests.heddle.server.serving import Served, server
 from tests.support.cases import CASES, MISSING
 
 PROBES: Final = CASES / "agentspec" / "probes.json"
 STUB: Final = "http://127.0.0.1:18083/v1"
-RUN: Final = {"StartNode", "EndNode", "LlmNode", "AgentNode", "ToolNode", "BranchingNode"}
+NOT_YET: Final = {"ApiNode"}
+"""Node types that don't run; their cases are left out."""
 
 pytestmark = pytest.mark.skipif(not PROBES.exists(), reason=MISSING)
 
@@ -35,6 +37,9 @@ TOOLS: Final = {
     "const_one": "value = 'one'",
     "const_two": "value = 'two'",
     "const_default": "value = 'default'",
+    "sq": "x, k = given.values()\nvalue = x * k",
+    "tag1": "v, = given.values()\nvalue = f'1:{v}'",
+    "tag2": "v, = given.values()\nvalue = f'2:{v}'",
 }
 
 # Our outcome where the specification is silent.
@@ -54,6 +59,13 @@ OURS: Final[dict[str, dict[str, Any]]] = {
     "branch_bool": {"o": "one"},
 }
 
+# Cases that fail here, and what the error says. Nobody can be asked in a run that nobody
+# talks to; there is no average of nothing.
+REFUSED: Final = {
+    "MapNode_average_empty": "there were no items",
+    "input_message": "there is nobody to ask in this run",
+}
+
 
 def node_types(plain: object) -> set[str]:
     """Every node type that a document mentions."""
@@ -71,11 +83,11 @@ def node_types(plain: object) -> set[str]:
 
 
 def cases() -> list[dict[str, Any]]:
-    """The cases that need only the node types that run."""
+    """The cases whose node types run."""
     if not PROBES.exists():
         return []
     every = json.loads(PROBES.read_text(encoding="utf-8"))
-    return [case for case in every if node_types(case["spec"]) <= RUN]
+    return [case for case in every if not node_types(case["spec"]) & NOT_YET]
 
 
 @pytest.fixture(scope="module")
@@ -128,6 +140,20 @@ def server_tools(plain: object) -> Iterator[dict[str, Any]]:
             yield from server_tools(value)
 
 
+def fails(case: dict[str, Any]) -> bool:
+    """Whether the run of this case must fail."""
+    return case["kind"] == "error" or case["name"] in REFUSED
+
+
+def check_outcome(case: dict[str, Any], found: dict[str, Any]) -> None:
+    """Hold what came out against the case, in the types of JSON."""
+    expected = OURS[case["name"]] if case["expect"] is None else case["expect"]
+    assert {name: found.get(name) for name in expected} == expected
+    for name, value in expected.items():
+        numbers = isinstance(value, int) and isinstance(found[name], float)
+        assert numbers or type(found[name]) is type(value)
+
+
 @pytest.mark.parametrize("case", cases(), ids=lambda case: str(case["name"]))
 def test_the_outcome_is_what_the_specification_implies(
     case: dict[str, Any], endpoint: str, tmp_path: Path
@@ -147,18 +173,58 @@ def test_the_outcome_is_what_the_specification_implies(
         timeout=60,
         check=False,
     )
-    if case["kind"] == "error":
+    if fails(case):
         assert done.returncode == 1, done.stderr
         assert done.stdout == ""
         assert "Traceback" not in done.stderr
+        assert REFUSED.get(case["name"], "") in done.stderr
         return
     assert done.returncode == 0, done.stderr
-    expected = OURS[case["name"]] if case["expect"] is None else case["expect"]
-    found = msgspec.json.decode(done.stdout)
-    assert {name: found.get(name) for name in expected} == expected
-    for name, value in expected.items():
-        assert type(found[name]) is type(value)
+    check_outcome(case, msgspec.json.decode(done.stdout))
+
+
+def as_served(case: dict[str, Any], endpoint: str) -> Any:
+    """The case's document, its tools under names of its own: one folder has them all."""
+    text = json.dumps(case["spec"]).replace(STUB, endpoint)
+    spec = json.loads(text)
+    for component in server_tools(spec):
+        component["name"] = tool_name(case, component["name"])
+    return spec
+
+
+def tool_name(case: dict[str, Any], name: str) -> str:
+    """The name of a case's tool on the server."""
+    return f"{case['name']}-{name}"
+
+
+@pytest.fixture(scope="module")
+def served(endpoint: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """One server for all cases."""
+    folder = tmp_path_factory.mktemp("probes")
+    tools = folder / "tools"
+    tools.mkdir()
+    for case in cases():
+        own = tmp_path_factory.mktemp("own")
+        write_tools(own, case)
+        for program in own.iterdir():
+            program.rename(tools / tool_name(case, program.name))
+    with server(folder, "--tools-dir", "tools", "--allow-net", "127.0.0.1") as running:
+        yield running
+
+
+@pytest.mark.parametrize("case", cases(), ids=lambda case: str(case["name"]))
+def test_the_outcome_over_http_is_the_same(
+    case: dict[str, Any], endpoint: str, served: Served
+) -> None:
+    body = {"flow": as_served(case, endpoint), "inputs": case["inputs"]}
+    answered = served.ask("POST", "/v1/runs", body)
+    if fails(case):
+        assert answered.status >= 400
+        assert REFUSED.get(case["name"], "") in answered.error[1]
+        return
+    assert answered.status == 200, answered.body
+    check_outcome(case, answered.json["state"])
 
 
 def test_there_are_as_many_cases_as_when_they_were_counted() -> None:
-    assert len(cases()) == 32
+    assert len(cases()) == 47

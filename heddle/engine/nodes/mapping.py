@@ -40,7 +40,9 @@ def map_together(node: GraphNode, graph: Graph, plans: "tuple[Plan, ...]") -> Wa
 def _map(node: GraphNode, graph: Graph, plan: "Plan", run_all: Runner) -> Waiting:
     component = cast("MapNode | ParallelMapNode", node.component)
     handed = handed_out(node, graph, plan.graph.inputs)
-    collect = _Collecting(node, reductions(component))
+    # What a flow declares is checked when it ends: a list of it need not be again.
+    checked = not component.outputs and bool(plan.graph.outputs)
+    collect = _Collecting(node, reductions(component), checked=checked)
     open_ended = not plan.graph.inputs
 
     async def execute(given: State, context: NodeContext) -> Result:
@@ -69,7 +71,10 @@ def _map(node: GraphNode, graph: Graph, plan: "Plan", run_all: Runner) -> Waitin
 class _Collecting:
     """From what the items gave to what the node gives."""
 
-    def __init__(self, node: GraphNode, reducers: dict[str, Reduction]) -> None:
+    def __init__(
+        self, node: GraphNode, reducers: dict[str, Reduction], *, checked: bool
+    ) -> None:
+        self._checked = checked
         declared = {each.title: each for each in node.shape.outputs}
         self._wanted: list[tuple[str, Reduction, Property]] = [
             (name, reduction, declared[COLLECTED + name])
@@ -89,7 +94,9 @@ class _Collecting:
                 [_found(each, name, n) for n, each in enumerate(results)],
                 name=name,
             )
-            output[declared.title] = output_value(declared, value, of="the node")
+            if not (self._checked and reduction == "append"):
+                value = output_value(declared, value, of="the node")
+            output[declared.title] = value
         return output
 
 

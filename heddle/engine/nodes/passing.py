@@ -10,7 +10,7 @@ from heddle.engine.shapes import (
     Properties,
     end_outputs,
 )
-from heddle.engine.state import State, check_inputs, declared_outputs
+from heddle.engine.state import State, check_inputs, declared_outputs, is_plain_type
 from heddle.engine.work import Pure, Result
 from heddle.spec import BranchingNode, EndNode, StartNode, as_text
 from plugins_host import nearest
@@ -31,21 +31,26 @@ def start(node: GraphNode, graph: Graph) -> Pure:
             filled.setdefault(title, default)
         return Result(filled)
 
-    return Pure(step, checks=bool(graph.inputs))
+    return Pure(step, checks=takes_time(graph.inputs))
 
 
 def end(node: GraphNode, graph: Graph) -> Pure:
     """Return what the EndNode declares; the whole state when it declares nothing."""
     declared = end_outputs(cast("EndNode", node.component))
 
-    def step(given: State) -> Result:
-        if not declared:
-            return Result(given)
-        return Result(
-            declared_outputs(_with_defaults(declared, graph), given, of="the flow")
-        )
+    wanted = _with_defaults(declared, graph)
 
-    return Pure(step, checks=bool(declared))
+    def step(given: State) -> Result:
+        if not wanted:
+            return Result(given)
+        return Result(declared_outputs(wanted, given, of="the flow"))
+
+    return Pure(step, checks=takes_time(declared))
+
+
+def takes_time(declared: Properties) -> bool:
+    """Whether values of these types have to be looked through."""
+    return not all(is_plain_type(each.schema) for each in declared)
 
 
 def _with_defaults(declared: Properties, graph: Graph) -> Properties:
