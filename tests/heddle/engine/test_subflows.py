@@ -89,7 +89,7 @@ def boom(**_: Any) -> Mapping[str, Any]:
     raise NodeFault("it broke at /etc/secret on db.internal with key sk-123")
 
 
-def paths(events: list[Event], kind: type) -> list[Any]:
+def paths(events: list[Any], kind: type) -> list[Any]:
     return [each.node_path for each in events if isinstance(each, kind)]
 
 
