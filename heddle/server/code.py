@@ -22,6 +22,7 @@ from heddle.server.code_rules import NO_CODE, check_manifest_rules
 from heddle.server.failures import SubmissionRefused
 from heddle.server.http import Refusal
 from heddle.server.pattern_rules import refuse_patterns
+from heddle.spec import spend_on_checking
 from plugins_host import one_of
 
 MAX_TOOLS: Final = 64
@@ -209,6 +210,7 @@ def _with_manifests(plugins: Sequence[SubmittedPlugin]) -> Iterator[SubmittedPlu
                 f"plugins[{index}].manifest is longer than {MAX_MANIFEST} bytes",
                 fix="Make its schemas smaller.",
             )
+        spend_on_checking(manifest)
         yield structs.replace(plugin, manifest=manifest)
 
 

@@ -4,13 +4,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from heddle.server.failures import SubmissionRefused
-from heddle.spec import problem_with
+from heddle.spec import places, problem_with
 
 MAX_PATTERNS: Final = 256
 MAX_PATTERN: Final = 1024
 """Reading a pattern takes up to a millisecond, and one of them is one long step."""
-
-_VALUES: Final = frozenset(("const", "default", "enum", "examples"))
 
 
 def refuse_patterns(schema: Any, seen: set[str], *, where: str) -> None:
@@ -46,14 +44,9 @@ def refuse_patterns(schema: Any, seen: set[str], *, where: str) -> None:
 
 def patterns_in(schema: Any) -> Iterator[str]:
     """The regular expressions in a JSON Schema."""
-    waiting = [schema]
-    while waiting:
-        each = waiting.pop()
+    for each in places(schema):
         if isinstance(each, Mapping):
             if isinstance(each.get("pattern"), str):
                 yield each["pattern"]
             if isinstance(each.get("patternProperties"), Mapping):
                 yield from each["patternProperties"]
-            waiting += (inner for key, inner in each.items() if key not in _VALUES)
-        elif isinstance(each, (list, tuple)):
-            waiting += each

@@ -32,6 +32,8 @@ from heddle.spec.effort import (
     Effort,
     EffortExceeded,
     effort,
+    places,
+    spend_on_checking,
     spending,
 )
 from heddle.spec.flows import (
@@ -270,9 +272,11 @@ __all__ = [
     "format_of",
     "is_subtype",
     "placeholders",
+    "places",
     "problem_with",
     "read_document",
     "read_properties",
     "render",
+    "spend_on_checking",
     "spending",
 ]

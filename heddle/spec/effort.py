@@ -8,9 +8,10 @@ lists held against long lists. Whoever follows schemas spends a step for each pl
 looked at (`effort`), and whoever has others waiting says beforehand how many there are.
 """
 
+from collections.abc import Iterator, Mapping
 from contextvars import ContextVar, Token
 from types import TracebackType
-from typing import Final
+from typing import Any, Final
 
 from plugins_host import Fault
 
@@ -80,3 +81,36 @@ _CURRENT: Final[ContextVar[Effort | None]] = ContextVar("effort", default=None)
 def effort() -> Effort:
     """What there is to spend of here."""
     return _CURRENT.get() or Effort()
+
+
+# --- schemas --------------------------------------------------------------------------
+
+CHECKED: Final = 100
+"""Steps for each place in a schema when it is held against the schema of schemas, which
+``jsonschema`` takes up to 300 µs for."""
+
+_VALUES: Final = frozenset(("const", "enum", "default", "examples"))
+"""Keywords under which there are values and no schemas."""
+
+
+def places(schema: Any) -> Iterator[Any]:
+    """Every place in a JSON Schema, or in something that has some in it."""
+    waiting = [schema]
+    while waiting:
+        each = waiting.pop()
+        yield each
+        if isinstance(each, Mapping):
+            waiting += (inner for key, inner in each.items() if key not in _VALUES)
+        elif isinstance(each, (list, tuple)):
+            waiting += each
+
+
+def spend_on_checking(schema: Any) -> None:
+    """Spend what it costs to find out whether this is a schema, wherever that is done.
+
+    Raises:
+        EffortExceeded: There is not so much to spend.
+    """
+    spent = effort()
+    for _ in places(schema):
+        spent.spend(CHECKED)

@@ -14,7 +14,7 @@ from jsonschema.exceptions import ValidationError
 from jsonschema.validators import Draft202012Validator, extend, validator_for
 from referencing.jsonschema import EMPTY_REGISTRY
 
-from heddle.spec.effort import effort
+from heddle.spec.effort import effort, places, spend_on_checking
 from heddle.spec.patterns import searcher
 
 KEPT: Final = 1024
@@ -28,9 +28,6 @@ KEYWORD: Final = 8
 
 READ_IN_A_STEP: Final = 512
 """Bytes of a schema that are read in the time of a step."""
-
-CHECKED: Final = 20
-"""Steps for each place in a schema when it is held against the schema of schemas."""
 
 UNEVALUATED: Final = frozenset(("unevaluatedItems", "unevaluatedProperties"))
 
@@ -52,7 +49,8 @@ def _made(schema: bytes) -> Any:
     read = msgspec.json.decode(schema)
     kind = validator_for(read, default=Draft202012Validator)
     # A part that names a dialect would be checked by another class than this one.
-    effort().spend(CHECKED * _forget_dialects(read))
+    _forget_dialects(read)
+    spend_on_checking(read)
     kind.check_schema(read)
     return _bounded(kind)(read, registry=EMPTY_REGISTRY)
 
@@ -60,24 +58,11 @@ def _made(schema: bytes) -> Any:
 _kept: Final = lru_cache(maxsize=KEPT)(_made)
 
 
-_VALUES: Final = frozenset(("const", "enum", "default", "examples"))
-"""Keywords under which there are values and no schemas."""
-
-
-def _forget_dialects(schema: Any) -> int:
-    """Take each ``$schema`` out; how many places there are in it."""
-    places = 0
-    waiting = [schema]
-    while waiting:
-        each = waiting.pop()
-        places += 1
-        if isinstance(each, dict):
-            if isinstance(each.get("$schema"), str):
-                del each["$schema"]
-            waiting += (inner for key, inner in each.items() if key not in _VALUES)
-        elif isinstance(each, list):
-            waiting += each
-    return places
+def _forget_dialects(schema: Any) -> None:
+    """Take each ``$schema`` out."""
+    for each in places(schema):
+        if isinstance(each, dict) and isinstance(each.get("$schema"), str):
+            del each["$schema"]
 
 
 @cache

@@ -126,6 +126,10 @@ def test_middleware_is_installed_by_whoever_runs_the_server(
             "longer than",
         ),
         (
+            with_manifest(components=[{**NODE, "schema": {"anyOf": [{}] * 40_000}}]),
+            "takes too long",
+        ),
+        (
             [PLUGIN, {**PLUGIN, "name": "q"}],
             "is called 'shouter' as well",
         ),
