@@ -8,6 +8,15 @@ says whose fault it is. Programs read the fields and the class, people read ``st
 """
 
 from collections.abc import Iterable
+from itertools import islice
+from typing import Final
+
+COMPARED: Final = 1000
+"""Choices that a misspelt name is compared with. More take a second to go through, for an
+error that may be one of hundreds."""
+
+LISTED: Final = 40
+"""Choices that an error lists: what a person reads."""
 
 
 class Fault(Exception):
@@ -44,7 +53,7 @@ def nearest(name: str, choices: Iterable[str]) -> str | None:
     import difflib  # only for who misspelt something
 
     folded: dict[str, str] = {}
-    for choice in choices:
+    for choice in islice(choices, COMPARED):
         folded.setdefault(choice.casefold(), choice)
     found = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.7)
     return folded[found[0]] if found else None
@@ -58,4 +67,5 @@ def one_of(name: str, choices: Iterable[str]) -> str:
         return f"Did you mean {guess!r}?"
     if not known:
         return "There is none to choose from."
-    return f"Choose from: {', '.join(known)}."
+    more = f" and {len(known) - LISTED} more" if len(known) > LISTED else ""
+    return f"Choose from: {', '.join(known[:LISTED])}{more}."

@@ -27,6 +27,7 @@ from heddle.engine.shapes import (
     typed,
 )
 from heddle.spec import (
+    MAX_PROBLEMS,
     Component,
     ControlFlowEdge,
     DataFlowEdge,
@@ -177,6 +178,8 @@ class _Compiler:
         self.name = name
         self.flow = flow
         self.problems: list[Problem] = []
+        # By identity: shapes live as long as the compilation.
+        self._by_title: dict[int, Mapping[str, Property]] = {}
         self.warnings: list[Problem] = []
         self.shapes: list[Shape] = [self._shape(node) for node in flow.nodes]
         self.index = {node.id: number for number, node in enumerate(flow.nodes)}
@@ -234,6 +237,8 @@ class _Compiler:
         self, component: Component, what: str, fix: str = "", tail: str = ""
     ) -> None:
         self.problems.append(Problem(self.document.path_of(component) + tail, what, fix))
+        if len(self.problems) >= MAX_PROBLEMS:
+            raise DocumentError(self.problems, name=self.name)
 
     def _shape(self, node: Component) -> Shape:
         shape = shape_of(node, self.flow)
@@ -473,8 +478,8 @@ class _Compiler:
                 ".destination_input",
             )
             return
-        given = next((p for p in self.shapes[source].outputs if p.title == output), None)
-        wanted = next((p for p in self.shapes[target].inputs if p.title == name), None)
+        given = self._titled(self.shapes[source].outputs).get(output)
+        wanted = self._titled(self.shapes[target].inputs).get(name)
         if given and wanted and not is_subtype(given.schema, wanted.schema):
             self._problem(
                 edge,
@@ -483,6 +488,14 @@ class _Compiler:
                 f"{reader.name!r} declares",
                 "Change one of the two types.",
             )
+
+    def _titled(self, properties: Properties) -> Mapping[str, Property]:
+        """The properties of a shape by title, put together once."""
+        found = self._by_title.get(id(properties))
+        if found is None:
+            found = {each.title: each for each in reversed(properties)}
+            self._by_title[id(properties)] = found
+        return found
 
     def _check_inputs(self, start: int) -> None:
         """Where the flow's inputs are written twice, both should say the same."""
@@ -527,7 +540,7 @@ class _Compiler:
                     )
 
     def _check_result(self, output: Property, end: EndNode, shape: Shape) -> None:
-        returned = next((p for p in shape.inputs if p.title == output.title), None)
+        returned = self._titled(shape.inputs).get(output.title)
         if returned is not None and not is_subtype(returned.schema, output.schema):
             self._problem(
                 end,

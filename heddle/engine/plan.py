@@ -4,6 +4,7 @@ Compiling starts nothing and needs no credential. A plan is immutable and shared
 concurrent runs; all that belongs to one run is in `heddle.engine.run`.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -125,10 +126,11 @@ def _unsupported_in_agent(agent: Agent, document: Document) -> Iterator[Problem]
         if not isinstance(tool, ServerTool):
             yield _not_yet(document, tool, "tools", "ServerTool", "a tool")
     names = [tool.name for tool in agent.tools]
-    for name in sorted({name for name in names if names.count(name) > 1}):
+    times = Counter(names)
+    for name in sorted(name for name in times if times[name] > 1):
         yield Problem(
             f"{document.path_of(agent)}.tools",
-            f"agent {agent.name!r} has {names.count(name)} tools named {name!r}",
+            f"agent {agent.name!r} has {times[name]} tools named {name!r}",
             "Give each tool a name of its own.",
         )
     for transform in agent.transforms:

@@ -104,6 +104,7 @@ from heddle.spec.llms import (
 )
 from heddle.spec.patterns import problem_with
 from heddle.spec.problems import (
+    MAX_PROBLEMS,
     DocumentError,
     Problem,
 )
@@ -161,6 +162,7 @@ __all__ = [
     "FORMATS",
     "MAX_DOCUMENT",
     "MAX_NESTING",
+    "MAX_PROBLEMS",
     "NEWEST_VERSION",
     "NEXT_BRANCH",
     "VERSIONS",

@@ -1,5 +1,6 @@
 """What the graph check refuses, each with the sentence a person reads, and all at once."""
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -285,3 +286,36 @@ def test_a_flow_of_ten_thousand_nodes_compiles() -> None:
         shared=[server_tool("t")],
     )
     assert len(compile_graph(read_document(document(plain))).nodes) == 10_002
+
+
+def test_thousands_of_wrong_edges_are_told_in_a_few_sentences_and_in_no_time() -> None:
+    many = [prop(f"x{n}") for n in range(3000)]
+    plain = chain(
+        start(inputs=many, outputs=many),
+        tool("t", inputs=many),
+        end(),
+        data_edges=[data("start", f"y{n}", "t", f"x{n}") for n in range(3000)],
+    )
+    begun = time.monotonic()
+    with pytest.raises(DocumentError) as caught:
+        compile_graph(read_document(document(plain)))
+    assert time.monotonic() - begun < 10
+    assert len(caught.value.problems) == 200
+    assert "x0, x1, " in caught.value.problems[0].fix
+    assert caught.value.problems[0].fix.endswith(" and 2960 more.")
+
+
+def test_thousands_of_edges_and_tools_are_checked_in_no_time() -> None:
+    many = [prop(f"x{n}") for n in range(8000)]
+    plain = chain(
+        start(inputs=many, outputs=many),
+        tool("t", inputs=many),
+        agent("a", tools=[server_tool(f"t{n}") for n in range(8000)]),
+        end(),
+        data_edges=[data("start", f"x{n}", "t", f"x{n}") for n in range(8000)],
+        shared=[model()],
+    )
+    begun = time.monotonic()
+    plan = make_plan(read_document(document(plain)))
+    assert time.monotonic() - begun < 10
+    assert len(plan.graph.nodes[1].feeds) == len(plan.tools["a"]) == 8000
