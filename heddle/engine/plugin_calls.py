@@ -77,8 +77,11 @@ def served(context: NodeContext, component: PluginComponent) -> "Served":
 
 
 def shown_component(component: PluginComponent) -> msgspec.Raw:
-    """A component as its plugin is shown it, encoded once."""
-    return msgspec.Raw(msgspec.json.encode({**component.written, "name": component.name}))
+    """A component as its plugin is shown it.
+
+    Encoded when it is asked for: what many components refer to is in each of them.
+    """
+    return msgspec.Raw(msgspec.json.encode(component.written))
 
 
 async def answer(

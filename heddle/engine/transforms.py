@@ -112,7 +112,6 @@ class _Plugin:
     def __init__(self, component: PluginComponent) -> None:
         self.name = component.name
         self._component = component
-        self._shown = shown_component(component)
 
     async def apply(
         self, context: NodeContext, phase: str, messages: tuple[Message, ...]
@@ -126,7 +125,11 @@ class _Plugin:
         with services.working():
             applied = await served(context, self._component).ask(
                 APPLY if phase == "pre" else APPLY_POST,
-                {"component": self._shown, "phase": phase, "messages": messages},
+                {
+                    "component": shown_component(self._component),
+                    "phase": phase,
+                    "messages": messages,
+                },
                 services=services,
             )
         if applied.action == "reject":

@@ -161,6 +161,7 @@ class _Reader:
         self.warnings: list[Problem] = []
         self.definitions: dict[str, _Definition] = {}
         self.read: dict[str, Component] = {}
+        self.written_out = WrittenOut(lambda identity: self.definitions[identity].raw)
         self.following: list[str] = []
         self.dangling: list[tuple[str, Path]] = []
         self.scanned = False
@@ -508,11 +509,8 @@ class _Reader:
 
     def _written_out(self, raw: dict[str, Any], path: Path) -> dict[str, Any] | None:
         """The component as JSON, with what references stand for in their place."""
-        out = WrittenOut(
-            {identity: each.raw for identity, each in self.definitions.items()}
-        )
         try:
-            return out.of(raw)
+            return self.written_out.of(raw)
         except TooLarge:
             self.problems.add(
                 path,

@@ -1,13 +1,13 @@
 """A component as its author wrote it, with what references stand for in their place.
 
-    WrittenOut({"llm-1": {"component_type": "VllmConfig", …}}).of(
+    WrittenOut({"llm-1": {"component_type": "VllmConfig", …}}.__getitem__).of(
         {"component_type": "Shout", "llm_config": {"$component_ref": "llm-1"}}
     )   ->  {"component_type": "Shout", "llm_config": {"component_type": "VllmConfig", …}}
 
 That is how plugins are shown components: in the document's own words, whole.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 from heddle.spec.effort import effort
@@ -21,15 +21,24 @@ MAX_VALUES: Final = 20_000
 
 
 class TooLarge(Exception):
-    """Raised when there are more than `MAX_VALUES` values."""
+    """Raised when a component has more than `MAX_VALUES` values."""
 
 
 class WrittenOut:
-    """Writes one component out. ``definitions`` are by id; circles were refused before."""
+    """Writes the components of one document out.
 
-    def __init__(self, definitions: Mapping[str, Any]) -> None:
-        self._definitions = definitions
-        self._left = MAX_VALUES
+    What is referred to in several places is the same object in all of them, so that the
+    whole takes no more memory than the document. Treat it as read-only.
+
+    Args:
+        definition: What an id stands for, by id; raises `KeyError` for one that stands
+            for nothing. Circles were refused before.
+    """
+
+    def __init__(self, definition: Callable[[str], Any]) -> None:
+        self._definition = definition
+        # What each id stands for, and how many values that is.
+        self._known: dict[str, tuple[Any, int]] = {}
 
     def of(self, component: dict[str, Any]) -> dict[str, Any]:
         """The component.
@@ -38,25 +47,42 @@ class WrittenOut:
             TooLarge: It is too much.
             EffortExceeded: All of them together are.
         """
-        try:
-            written: dict[str, Any] = self._value(component)
-        finally:
-            effort().spend(MAX_VALUES - self._left)
+        written: dict[str, Any] = self._value(component)[0]
         return written
 
-    def _value(self, value: Any) -> Any:
-        self._left -= 1
-        if self._left < 0:
-            raise TooLarge
+    def _value(self, value: Any) -> tuple[Any, int]:
+        """A value written out, and how many values it has."""
+        effort().spend()
         if type(value) is dict:
             identity = value.get(_REF)
-            if type(identity) is str and identity in self._definitions:
-                return self._value(self._definitions[identity])
-            return {
-                key: self._value(inner)
-                for key, inner in value.items()
-                if key != _DEFINITIONS
-            }
+            if type(identity) is str:
+                try:
+                    return self._referred(identity)
+                except KeyError:
+                    pass
+            size, fields = 1, {}
+            for key, inner in value.items():
+                if key != _DEFINITIONS:
+                    fields[key], more = self._value(inner)
+                    size += more
+            return fields, _within(size)
         if type(value) is list:
-            return [self._value(inner) for inner in value]
-        return value
+            size, items = 1, []
+            for inner in value:
+                item, more = self._value(inner)
+                items.append(item)
+                size += more
+            return items, _within(size)
+        return value, 1
+
+    def _referred(self, identity: str) -> tuple[Any, int]:
+        known = self._known.get(identity)
+        if known is None:
+            known = self._known[identity] = self._value(self._definition(identity))
+        return known
+
+
+def _within(size: int) -> int:
+    if size > MAX_VALUES:
+        raise TooLarge
+    return size

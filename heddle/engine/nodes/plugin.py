@@ -21,7 +21,6 @@ class BranchUnknown(OutputMismatch):
 def plugin(node: GraphNode, graph: Graph) -> Waiting:
     """Have the plugin execute it; what comes back is held to what the node declares."""
     component = cast("PluginComponent", node.component)
-    shown = shown_component(component)
 
     async def execute(given: State, context: NodeContext) -> Result:
         # Here, so that a document can be checked without loading what asks plugins.
@@ -32,7 +31,10 @@ def plugin(node: GraphNode, graph: Graph) -> Waiting:
         state = {key: value for key, value in given.items() if not key.startswith(RESERVED)}
         tools = context.services.tools
         async with tools.workspace() as workspace:
-            params: dict[str, Any] = {"node": shown, "input": state}
+            params: dict[str, Any] = {
+                "node": shown_component(component),
+                "input": state,
+            }
             if step.confined:
                 params["workspaceUnavailable"] = "confined"
             else:
