@@ -15,7 +15,17 @@ from heddle.events import NodeStarted, PluginEmitted, PluginLogged
 from heddle.spec import DocumentError
 from plugins_host import PluginGone, PluginOverdue
 from tests.heddle.kinds_support import HOMES, PROCESSES, one, opened, say, source
-from tests.support.flows import agent, component, llm, model, prop, ref
+from tests.support.flows import (
+    agent,
+    component,
+    end,
+    flow,
+    llm,
+    model,
+    prop,
+    ref,
+    start,
+)
 
 CHOICE = ("left", "right")
 
@@ -388,3 +398,18 @@ async def test_many_runs_share_a_plugin_and_each_is_served_by_its_own(
     assert results == {
         number: (number * 1000, f"model {number}", [{"n": number}]) for number in range(20)
     }
+
+
+async def test_a_plugin_works_inside_flows_of_flows(tmp_path: Path) -> None:
+    inner = flow(
+        [start("s2"), say({"output": {"said": "in"}}), end("e2")], ["s2", "n", "e2"]
+    )
+    inner = {**inner, "id": "inner", "name": "inner"}
+    outer = component("FlowNode", "f", subflow=inner)
+    async with opened(source("module", tmp_path)) as bench:
+        result, _ = await bench.run(one(outer))
+        assert result == {"said": "in"}
+        del inner["$referenced_components"]["n"]["answer"]
+        inner["$referenced_components"]["n"]["llm_config"] = component("Late", "m")
+        with pytest.raises(DocumentError, match="'m' is of type Late, a transform"):
+            make_plan(bench.read(one(outer)))
