@@ -5,7 +5,6 @@
 2    wrong usage
 """
 
-import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -19,8 +18,11 @@ from heddle.server.settings import MAX_BODY, Settings, is_loopback
 from plugins_host import Fault, sentence
 
 if TYPE_CHECKING:
+    import ssl
+
     from heddle.server.http import Listener
     from heddle.server.serve import Loaded
+    from heddle.server.supervisor import Plan
 
 TOKEN_VARIABLE = "HEDDLE_AUTH_TOKEN"  # noqa: S105  its name
 
@@ -37,6 +39,7 @@ Examples:
   heddle-server --plugin policies.json --plugin-config Gate=@gate.json
   HEDDLE_AUTH_TOKEN=… heddle-server --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem
   heddle-server --socket /run/heddle.sock
+  heddle-server --workers 4 --plugin policies.json
 """,
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to bind.")
@@ -53,6 +56,13 @@ Examples:
 )
 @click.option("--tls-cert", metavar="FILE", help="Certificate and chain, PEM.")
 @click.option("--tls-key", metavar="FILE", help="Its private key, PEM.")
+@click.option(
+    "--workers",
+    metavar="N",
+    type=COUNT,
+    help="Processes that serve together, watched and replaced by one more; on SIGHUP new "
+    "ones take over. Each has plugin processes of its own. Without it one process serves.",
+)
 @click.option("--flows-root", metavar="DIR", help="Folder of flows that callers may name.")
 @engine_options
 @click.option(
@@ -61,7 +71,7 @@ Examples:
     type=COUNT,
     default=64,
     show_default=True,
-    help="Runs at a time; more are refused with 429.",
+    help="Runs at a time, of all workers together; more are refused with 429.",
 )
 @click.option(
     "--drain-timeout",
@@ -118,6 +128,7 @@ def command(
     socket_path: str | None,
     tls_cert: str | None,
     tls_key: str | None,
+    workers: int | None,
     flows_root: str | None,
     max_concurrent: int,
     drain_timeout: float,
@@ -145,29 +156,31 @@ def command(
         raise CannotStart(
             f"there is no readable folder {flows_root!r}", where="--flows-root"
         )
-    options = launch.RunOptions(**engine)
-    loaded = Loaded(
-        Settings(
-            flows_root=flows_root,
-            auth_token=auth_token,
-            cors_origins=frozenset(each.rstrip("/") for each in cors_origins),
-            allow_net=allow_net,
-            allow_request_code=allow_request_code,
-            max_body=max_body,
-            drain_timeout=drain_timeout,
-            json_logs=log_format == "json",
-        ),
-        options,
-        launch.install(options, shared=True),
-        max_concurrent,
+    settings = Settings(
+        flows_root=flows_root,
+        auth_token=auth_token,
+        cors_origins=frozenset(each.rstrip("/") for each in cors_origins),
+        allow_net=allow_net,
+        allow_request_code=allow_request_code,
+        max_body=max_body,
+        drain_timeout=drain_timeout,
+        json_logs=log_format == "json",
     )
 
-    def bind() -> "Sequence[Listener]":
+    def load() -> "tuple[Loaded, ssl.SSLContext | None]":
+        """Read everything that the flags name; starts nothing."""
+        from heddle.server import http
+
+        options = launch.RunOptions(**engine)
+        installed = launch.install(options, shared=True)
+        tls = None if tls_cert is None else http.tls_context(tls_cert, tls_key)
+        return Loaded(settings, options, installed, max_concurrent), tls
+
+    def bind(tls: "ssl.SSLContext | None" = None) -> "Sequence[Listener]":
         from heddle.server import http
 
         if socket_path is not None:
             return [http.bind_path(socket_path)]
-        tls = None if tls_cert is None else http.tls_context(tls_cert, tls_key)
         listeners = http.bind(host, port, tls=tls)
         if auth_token is None and not is_loopback(host):
             tell(
@@ -176,7 +189,14 @@ def command(
             )
         return listeners
 
-    _run(loaded, bind)
+    if workers is None:
+        _run_alone(load, bind)
+    else:
+        from heddle.server.supervisor import Plan
+
+        _run_workers(
+            Plan(load, bind, workers, max_concurrent, drain_timeout, settings.json_logs)
+        )
 
 
 def _check_tls(cert: str | None, key: str | None, socket_path: str | None) -> None:
@@ -199,28 +219,35 @@ def _check_token(token: str | None) -> None:
         )
 
 
-def _run(loaded: "Loaded", bind: "Callable[[], Sequence[Listener]]") -> None:
+def _run_alone(
+    load: "Callable[[], tuple[Loaded, ssl.SSLContext | None]]",
+    bind: "Callable[[ssl.SSLContext | None], Sequence[Listener]]",
+) -> None:
+    """Be the server, in this process."""
     import logging
 
     import trio
 
-    from heddle.server.serve import serve
+    from heddle.server.alone import serve_alone
 
+    loaded, tls = load()
     log = ServerLog(json=loaded.settings.json_logs)
     root = logging.getLogger()
     root.addHandler(log)
-
-    def ready(listeners: "Sequence[Listener]") -> None:
-        for warning in loaded.installed.warnings:
-            log.say("warning", warning)
-        for listener in listeners:
-            log.say("info", "listening", address=listener.address, pid=os.getpid())
-
     try:
-        trio.run(partial(serve, loaded, bind, log, ready=ready))
+        trio.run(partial(serve_alone, loaded, partial(bind, tls), log, load))
     finally:
         root.removeHandler(log)
         log.close()
+
+
+def _run_workers(plan: "Plan") -> None:
+    """Be the parent of several processes that are the server together."""
+    from heddle.server.logs import DirectLog, log_lock
+    from heddle.server.supervisor import Supervisor
+
+    lock = log_lock()
+    Supervisor(plan, DirectLog(json=plan.json_logs, lock=lock), lock).run()
 
 
 def _is_credential(token: str) -> bool:

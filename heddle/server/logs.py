@@ -7,6 +7,7 @@ does not fit, because nobody reads stderr, is counted and told later. Python's o
 and what plugins print end up here as well.
 """
 
+import fcntl
 import logging
 import os
 import sys
@@ -40,10 +41,22 @@ class ServerLog(logging.Handler):
     Args:
         json: Write objects rather than lines for people.
         descriptor: Where to.
+        lock: A file that is locked while lines are written, so that those of several
+            processes do not mix; None for a process alone.
+        always: Fields of every line.
     """
 
-    def __init__(self, *, json: bool, descriptor: int = _STDERR) -> None:
+    def __init__(
+        self,
+        *,
+        json: bool,
+        descriptor: int = _STDERR,
+        lock: int | None = None,
+        **always: Any,
+    ) -> None:
         super().__init__(logging.INFO)
+        self._lock = lock
+        self._always = always
         self._json = json
         self._descriptor = descriptor
         self._waiting: SimpleQueue[dict[str, Any] | None] = SimpleQueue()
@@ -60,7 +73,8 @@ class ServerLog(logging.Handler):
             self._dropped += 1
             return
         now = time.time()
-        self._waiting.put({"timestamp": now, "level": level, "event": event, **fields})
+        given = {"timestamp": now, "level": level, "event": event}
+        self._waiting.put({**given, **fields, **self._always})
 
     def plugin(self, line: "PluginLine") -> None:
         """Log what a plugin printed."""
@@ -104,15 +118,58 @@ class ServerLog(logging.Handler):
             first = self._waiting.get()
 
     def _write(self, data: bytes) -> None:
+        write_lines(data, self._descriptor, self._lock)
+
+
+class DirectLog:
+    """A log without a thread, for a process that forks and has all the time there is.
+
+    Args:
+        json: As of `ServerLog`.
+        lock: As of `ServerLog`.
+    """
+
+    def __init__(self, *, json: bool, lock: int | None = None) -> None:
+        self._json = json
+        self._lock = lock
+        self._render: Callable[[dict[str, Any]], str] | None = None
+
+    def say(self, level: str, event: str, **fields: Any) -> None:
+        """Log an event, now."""
+        if self._render is None:
+            self._render = _renderer(json=self._json)
+        given = {"timestamp": time.time(), "level": level, "event": event, **fields}
+        line = _rendered(self._render, given)
+        write_lines(line.encode(errors="backslashreplace"), _STDERR, self._lock)
+
+
+def log_lock() -> int:
+    """A file to lock, for logs of several processes; inherited by those forked later."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("heddle-log")
+    import tempfile  # pragma: no cover  not on Linux
+
+    with tempfile.TemporaryFile() as file:  # pragma: no cover
+        return os.dup(file.fileno())
+
+
+def write_lines(data: bytes, descriptor: int, lock: int | None) -> None:
+    """Write whole lines, in one piece where other processes write too."""
+    if lock is not None:
+        fcntl.lockf(lock, fcntl.LOCK_EX)
+    try:
         view = memoryview(data)
         while view:
             try:
-                view = view[os.write(self._descriptor, view) :]
+                view = view[os.write(descriptor, view) :]
             except BlockingIOError:
                 time.sleep(0.05)
             except OSError:
                 # A full disk may have room again; a reader that is gone does not return.
                 return
+    finally:
+        if lock is not None:
+            fcntl.lockf(lock, fcntl.LOCK_UN)
 
 
 def _rendered(render: Callable[[dict[str, Any]], str], fields: dict[str, Any]) -> str:

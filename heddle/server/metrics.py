@@ -1,13 +1,12 @@
 """``GET /metrics``: what the server counts, in Prometheus' text format.
 
 Numbers are read where they are kept when they are asked for, so that counting costs runs
-nothing beyond the counting.
+nothing beyond the counting. Of a server with several workers they are added up; what a
+worker that is gone has counted stays in the sums.
 """
 
-import resource
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import accumulate
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from prometheus_client.core import (
@@ -19,51 +18,86 @@ from prometheus_client.core import (
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from heddle.policy_counts import BUCKETS, PolicyCounts
+from heddle.policy_counts import BUCKETS
+from heddle.server.numbers import Numbers
 
 if TYPE_CHECKING:
     from heddle.server.service import Service
 
-_STATM: Final = Path("/proc/self/statm")
+GAUGES: Final = (
+    ("active_runs", "heddle_active_runs", "Runs that are going on"),
+    ("stream_readers", "heddle_stream_readers", "Readers that follow runs"),
+    ("sockets", "heddle_sockets", "WebSockets that are open"),
+    ("resident", "process_resident_memory_bytes", "Resident memory, of all workers"),
+)
+COUNTERS: Final = (
+    ("accepted", "heddle_runs_accepted", "Runs that were begun"),
+    ("rejected", "heddle_runs_rejected", "Runs that were refused for want of room"),
+    ("lags", "heddle_stream_lags", "Times that a reader fell behind"),
+    ("missed", "heddle_stream_missed_events", "Events that readers missed"),
+    ("cpu", "process_cpu_seconds", "User and system time, of all workers"),
+)
+"""Names in `Numbers`, names for Prometheus, and what they mean."""
+
+Shown = Mapping[int | None, Numbers]
+"""Numbers by the worker that counted them; None for a process alone, and for the gone."""
 
 
 class ServerCollector(Collector):
-    """Reads a service."""
+    """Adds up what was counted."""
 
-    def __init__(self, service: "Service") -> None:
+    def __init__(self, service: "Service", shown: Shown) -> None:
         self._service = service
+        self._shown = shown
 
     def collect(self) -> Iterator[Metric]:
         """All numbers as they are now."""
-        runs = self._service.runs
-        tally = runs.tally
-        gauges: tuple[tuple[str, str, float], ...] = (
-            ("heddle_active_runs", "Runs that are going on", runs.active),
-            ("heddle_max_concurrent_runs", "Runs at a time at most", runs.max_concurrent),
-            ("heddle_run_saturation", "Share of that which is taken", runs.saturation),
-            ("heddle_stream_readers", "Readers that follow runs", tally.readers),
-            ("heddle_sockets", "WebSockets that are open", self._service.sockets),
-            ("process_resident_memory_bytes", "Resident memory", resident()),
+        total = Numbers()
+        for each in self._shown.values():
+            total.add(each)
+        for key, name, text in GAUGES:
+            yield GaugeMetricFamily(name, text, total.gauges.get(key, 0))
+        most = self._service.runs.max_concurrent
+        yield GaugeMetricFamily("heddle_max_concurrent_runs", "Most runs at a time", most)
+        saturation = total.gauges.get("active_runs", 0) / most
+        yield GaugeMetricFamily("heddle_run_saturation", "Share of them", saturation)
+        for key, name, text in COUNTERS:
+            yield CounterMetricFamily(name, text, total.counters.get(key, 0))
+        yield from self._workers()
+        yield from policies(total)
+        yield from processes(total)
+
+    def _workers(self) -> Iterator[Metric]:
+        """How they are, one by one."""
+        peers = self._service.peers
+        if peers is None:
+            return
+        memory = GaugeMetricFamily(
+            "heddle_worker_resident_memory_bytes",
+            "Resident memory; pages that workers share count for each",
+            labels=("worker",),
         )
-        counters: tuple[tuple[str, str, float], ...] = (
-            ("heddle_runs_accepted", "Runs that were begun", runs.accepted),
-            ("heddle_runs_rejected", "Runs that were refused", runs.rejected),
-            ("heddle_stream_lags", "Times that a reader fell behind", tally.lagged),
-            ("heddle_stream_missed_events", "Events that readers missed", tally.missed),
-            ("process_cpu_seconds", "User and system time", _cpu()),
+        runs = GaugeMetricFamily(
+            "heddle_worker_active_runs", "Runs that are going on", labels=("worker",)
         )
-        for name, text, value in gauges:
-            yield GaugeMetricFamily(name, text, value)
-        for name, text, value in counters:
-            yield CounterMetricFamily(name, text, value)
-        yield from policies(self._service.counts)
-        yield from processes(self._service.counts)
+        for row in peers.board.present():
+            numbers = self._shown.get(row)
+            if numbers is not None:
+                memory.add_metric((str(row),), numbers.gauges["resident"])
+                runs.add_metric((str(row),), numbers.gauges["active_runs"])
+        yield memory
+        yield runs
+        yield CounterMetricFamily(
+            "heddle_worker_restarts",
+            "Workers that ended on their own and were replaced",
+            peers.board.restarts,
+        )
 
 
 PLACE: Final = ("seam", "half", "middleware")
 
 
-def policies(counts: PolicyCounts) -> Iterator[Metric]:
+def policies(numbers: Numbers) -> Iterator[Metric]:
     """What policies said, by seam, half and middleware."""
     consultations = CounterMetricFamily(
         "heddle_consultations", "Questions put to a middleware", labels=PLACE
@@ -77,9 +111,10 @@ def policies(counts: PolicyCounts) -> Iterator[Metric]:
     latency = HistogramMetricFamily(
         "heddle_consultation_seconds", "How long its answers took", labels=PLACE
     )
-    for (seam, half, component), tally in counts.tallies.items():
-        place = (seam.value, half.value, component)
-        consultations.add_metric(place, tally.consultations)
+    for name, tally in numbers.policies.items():
+        place = tuple(name.split(" ", 2))
+        asked = sum(tally.actions.values()) + tally.failures
+        consultations.add_metric(place, asked)
         failures.add_metric(place, tally.failures)
         for action, count in tally.actions.items():
             verdicts.add_metric((*place, action), count)
@@ -91,7 +126,7 @@ def policies(counts: PolicyCounts) -> Iterator[Metric]:
     yield from (consultations, verdicts, failures, latency)
 
 
-def processes(counts: PolicyCounts) -> Iterator[Metric]:
+def processes(numbers: Numbers) -> Iterator[Metric]:
     """How often the processes of plugins were started again, and for what."""
     restarts = CounterMetricFamily(
         "heddle_plugin_restarts", "Processes after the first one", labels=("plugin",)
@@ -99,28 +134,15 @@ def processes(counts: PolicyCounts) -> Iterator[Metric]:
     retired = CounterMetricFamily(
         "heddle_plugin_retired", "Processes that did not stop when told", labels=("plugin",)
     )
-    for name, plugin in counts.plugins.items():
-        restarts.add_metric((name,), max(0, plugin.counts.started - 1))
-        retired.add_metric((name,), plugin.counts.retired)
+    for name, count in numbers.restarts.items():
+        restarts.add_metric((name,), count)
+    for name, count in numbers.retired.items():
+        retired.add_metric((name,), count)
     yield from (restarts, retired)
 
 
-def exposition(service: "Service") -> bytes:
+def exposition(service: "Service", shown: Shown) -> bytes:
     """The text that is served."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(ServerCollector(service))
+    registry.register(ServerCollector(service, shown))
     return generate_latest(registry)
-
-
-def resident() -> int:
-    """Bytes of memory that this process holds."""
-    try:
-        pages = int(_STATM.read_bytes().split()[1])
-    except (OSError, IndexError, ValueError):  # pragma: no cover  not on Linux
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return pages * resource.getpagesize()
-
-
-def _cpu() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime

@@ -111,7 +111,13 @@ class Front:
                     raise _not_allowed(request.method, routes)
                 if not route.open:
                     authorise(service.settings.auth_token, request)
-                answer = await route.handle(service, request, parameter)
+                row = None
+                if service.peers is not None and parameter:
+                    row = service.peers.elsewhere(parameter)
+                if row is None or service.peers is None:
+                    answer = await route.handle(service, request, parameter)
+                else:
+                    answer = await service.peers.relay(row, request)
         except* Fault as group:
             answer = failure_response(_one(group), service.conceal)
         except* RecursionError:

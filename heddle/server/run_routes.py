@@ -1,7 +1,7 @@
 """The routes about runs: start, validate, list, look at, follow and cancel them."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -19,7 +19,7 @@ from heddle.server.http import (
     StreamedResponse,
     Writer,
 )
-from heddle.server.runs import CancelOutcome, RunHandle
+from heddle.server.runs import CancelOutcome, RunHandle, RunSummary
 from heddle.server.service import Service
 from heddle.server.sse import HEADERS, EventStream
 from heddle.spec import DocumentError, Problem
@@ -39,6 +39,7 @@ _SWITCHES: Final[Mapping[str, bool]] = {
     "0": False,
 }
 _encode: Final = msgspec.json.Encoder().encode
+_decode_runs: Final = msgspec.json.Decoder(dict[str, list[RunSummary]]).decode
 
 
 async def start_run(service: Service, request: Request, _: str) -> Answer:
@@ -54,7 +55,9 @@ async def start_run(service: Service, request: Request, _: str) -> Answer:
             )
         await encoder.plugin.start()
     asked = await service.read(await body_of(request))
-    run = await service.start(asked, stream=streamed or detached, detached=detached)
+    run = await service.start(
+        asked, stream=streamed or detached, detached=detached, request=request.id
+    )
     if streamed:
         return await _stream(service, run, encoder)
     if detached:
@@ -191,20 +194,38 @@ def _invalid(service: Service, error: Fault, problems: list[dict[str, str]]) -> 
 
 async def list_runs(service: Service, request: Request, _: str) -> Answer:
     """``GET /v1/runs``: those in memory, the newest first."""
+    found = own_runs(service, request)
+    if service.peers is not None:
+        bodies = await service.peers.ask_all("GET", "/v1/runs", request.query)
+        found = merged(found, bodies)[: count(request, "limit")]
+    return Response(200, JSON, _encode({"runs": found}))
+
+
+def merged(own: list[RunSummary], others: Sequence[bytes]) -> list[RunSummary]:
+    """The runs of all workers: those going on, the newest first, then those that ended."""
+    found = [*own]
+    for body in others:
+        found += _decode_runs(body)["runs"]
+    found.sort(key=lambda run: (run.status is not Status.RUNNING, -run.started_at))
+    return found
+
+
+def own_runs(service: Service, request: Request) -> list[RunSummary]:
+    """Those of this process, of which a request wants how many and which."""
     wanted = request.query.get("status")
     if wanted is not None and wanted not in set(Status):
         raise Refusal(
             400, f"there is no status {wanted[:80]!r}", fix=one_of(wanted, list(Status))
         )
     most = count(request, "limit")
-    found: list[Any] = []
+    found: list[RunSummary] = []
     for run in service.runs:
         if wanted is not None and run.status != wanted:
             continue
         if most is not None and len(found) >= most:
             break
         found.append(run.summary())
-    return Response(200, JSON, _encode({"runs": found}))
+    return found
 
 
 async def show_run(service: Service, _: Request, identity: str) -> Answer:

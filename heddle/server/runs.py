@@ -132,6 +132,18 @@ class Work(Protocol):
         ...
 
 
+class Room(Protocol):
+    """Room for runs that several processes share."""
+
+    def take(self, active: int) -> bool:
+        """Whether there is room for one more than the ``active`` runs of this process."""
+        ...
+
+    def hold(self, active: int) -> None:
+        """This process has so many."""
+        ...
+
+
 class Maker(Protocol):
     """Makes runs, as `heddle.launch.Engine` does."""
 
@@ -166,6 +178,7 @@ class RunHandle:
         flow: The flow's name.
         detached: Whether it goes on without who started it.
         log: Its events.
+        request: The id of the request that asked for it.
         started_at: Seconds since the epoch.
         ending: How it ended, as all are told; None while it goes on.
         error: What it failed with or was stopped by, soon without its traceback; None
@@ -187,13 +200,17 @@ class RunHandle:
         "flow",
         "id",
         "log",
+        "request",
         "scope",
         "started_at",
         "stop",
     )
 
-    def __init__(self, flow: str, log: EventLog, work: Work, *, detached: bool) -> None:
+    def __init__(
+        self, flow: str, log: EventLog, work: Work, *, detached: bool, request: str = ""
+    ) -> None:
         self.id = log.run
+        self.request = request
         self.flow = flow
         self.detached = detached
         self.log = log
@@ -338,6 +355,8 @@ class Runs:
         history_limits: How many ended runs are kept.
         conceal: Strikes out of errors what no caller may see.
         on_end: Called once a run, when it has ended; ``error`` has its traceback still.
+        room: What the runs of other processes leave of ``max_concurrent``.
+        prefix: What ids begin with.
 
     Attributes:
         draining: Whether no more runs are begun.
@@ -354,6 +373,8 @@ class Runs:
         history_limits: HistoryLimits = history.LIMITS,
         conceal: Conceal = str,
         on_end: Callable[[RunHandle], None] = _nothing,
+        room: Room | None = None,
+        prefix: str = "",
     ) -> None:
         if max_concurrent < 1:
             raise ValueError(f"there is room for one run at least, not {max_concurrent}")
@@ -366,6 +387,8 @@ class Runs:
         self._log_limits = log_limits
         self._conceal = conceal
         self._on_end = on_end
+        self._room = room
+        self._prefix = prefix
         self._active: dict[str, RunHandle] = {}
         self._history: History[RunHandle] = History(history_limits)
         self._pacer = Pacer()
@@ -404,6 +427,7 @@ class Runs:
         detached: bool,
         flow: str,
         maker: Maker | None = None,
+        request: str = "",
     ) -> RunHandle:
         """Begin a run, or refuse it at once.
 
@@ -414,6 +438,7 @@ class Runs:
             detached: Whether it goes on without who starts it.
             flow: What the flow is called in lists and logs.
             maker: Who makes this one, when it needs something that others don't.
+            request: The id of the request that asked for it.
 
         Raises:
             Draining: The server is stopping.
@@ -423,10 +448,13 @@ class Runs:
         if self.draining or self._nursery is None:
             self.rejected += 1
             raise Draining
-        if len(self._active) >= self.max_concurrent:
+        active = len(self._active)
+        if active >= self.max_concurrent or (
+            self._room is not None and not self._room.take(active)
+        ):
             self.rejected += 1
             raise TooManyRuns(self.max_concurrent, self._retry_after())
-        identity = token_urlsafe(ID_BYTES)
+        identity = self._prefix + token_urlsafe(ID_BYTES)
         log = EventLog(
             identity,
             limits=self._log_limits,
@@ -434,8 +462,13 @@ class Runs:
             pace=self._pacer,
             tally=self.tally,
         )
-        work = (maker or self._maker).new_run(prepared, log.append, stream=stream)
-        run = RunHandle(flow, log, work, detached=detached)
+        try:
+            work = (maker or self._maker).new_run(prepared, log.append, stream=stream)
+        except BaseException:
+            if self._room is not None:
+                self._room.hold(active)
+            raise
+        run = RunHandle(flow, log, work, detached=detached, request=request)
         self._active[identity] = run
         self.accepted += 1
         self._nursery.start_soon(self._live, run, work, inputs, name=f"run {identity}")
@@ -525,6 +558,8 @@ class Runs:
         ending, error = self._judge(run, result, raised)
         run.finish(ending, error, result)
         del self._active[run.id]
+        if self._room is not None:
+            self._room.hold(len(self._active))
         self._history.add(run)
         self._mean_seconds += (run.seconds - self._mean_seconds) * MEAN_SHARE
         if not self._active and self._empty is not None:

@@ -7,12 +7,11 @@ second signal               ->  do not wait
 
 import gc
 import os
-import signal
 import tempfile
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import trio
 from msgspec import Struct
@@ -25,7 +24,7 @@ from heddle.policy_counts import PolicyCounts
 from heddle.server import code
 from heddle.server.code_folders import open_code_folders
 from heddle.server.egress import Checker, Reach, SubmittedModels
-from heddle.server.endings import Completed, concealing
+from heddle.server.endings import Completed, Stop, concealing
 from heddle.server.http import Limits, Listener, Refusal, Request, Server
 from heddle.server.logs import ServerLog
 from heddle.server.names import names_of
@@ -36,13 +35,14 @@ from heddle.server.settings import Settings
 from heddle.server.sse import Pulse
 from heddle.services import ModelService
 
+if TYPE_CHECKING:
+    from heddle.server.workers import Peers
+
 GRACE: Final = 5.0
 """Seconds that answers get to be read once the last run has ended."""
 
 NO_GRACE: Final = 0.5
 """The same after a second signal."""
-
-SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class Loaded(Struct, frozen=True):
@@ -84,7 +84,9 @@ class Reporter:
 
 
 @asynccontextmanager
-async def open_service(loaded: Loaded, log: ServerLog) -> AsyncIterator[Service]:
+async def open_service(
+    loaded: Loaded, log: ServerLog, peers: "Peers | None" = None
+) -> AsyncIterator[Service]:
     """All that requests need, with every plugin started, until the context is left.
 
     Raises:
@@ -125,6 +127,8 @@ async def open_service(loaded: Loaded, log: ServerLog) -> AsyncIterator[Service]
                 max_concurrent=loaded.max_concurrent,
                 conceal=conceal,
                 on_end=lambda run: _log_run(log, run),
+                room=None if peers is None else peers.room,
+                prefix="" if peers is None else peers.prefix,
             )
         )
         pulse = Pulse()
@@ -141,6 +145,7 @@ async def open_service(loaded: Loaded, log: ServerLog) -> AsyncIterator[Service]
             counts=counts,
             facts=_facts(loaded, engine),
             folders=folders,
+            peers=peers,
         )
 
 
@@ -191,6 +196,7 @@ def _log_run(log: ServerLog, run: RunHandle) -> None:
         "status": run.status.value,
         "seconds": round(run.seconds, 4),
         "nodes": run.nodes,
+        "request": run.request,
     }
     if not isinstance(run.ending, Completed):
         fields["error"] = type(run.error).__name__
@@ -202,107 +208,170 @@ def _log_run(log: ServerLog, run: RunHandle) -> None:
 
 async def serve(
     loaded: Loaded,
-    bind: Callable[[], Sequence[Listener]],
+    bind: Callable[[], Awaitable[Sequence[Listener]]],
     log: ServerLog,
     *,
     ready: Callable[[Sequence[Listener]], None],
-    signals: Sequence[int] = SIGNALS,
+    watch: "Callable[[Orders], Awaitable[None]]",
+    peers: "Peers | None" = None,
 ) -> None:
-    """Serve until a signal asks to end, and all has ended.
+    """Serve until it is told to end, and all has ended.
 
     Args:
         loaded: From the flags.
         bind: Opens the port. Called when everything else is there.
         log: Told what goes on.
         ready: Called when requests are accepted.
-        signals: Those that ask to end.
+        watch: Passes on what the operator wants; cancelled at the end.
+        peers: The other workers.
 
     Raises:
         Fault: It can't be started.
     """
-    with trio.open_signal_receiver(*signals) as arrivals:
-        async with trio.open_nursery() as nursery:
-            asked = Asked()
-            nursery.start_soon(asked.watch, arrivals)
-            with asked.starting:
-                async with open_service(loaded, log) as service:
-                    await _serve(service, bind, log, ready, asked)
-            nursery.cancel_scope.cancel()
+    orders = Orders()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(watch, orders)
+        with orders.starting:
+            async with open_service(loaded, log, peers) as service:
+                await _serve(service, bind, log, ready, orders)
+        nursery.cancel_scope.cancel()
     log.say("info", "stopped")
 
 
-class Asked:
-    """What signals have asked for.
+class Orders:
+    """What the operator wants of a server, or the parent of a worker.
 
     Attributes:
-        starting: Cancelled by a signal that comes before there is anything to drain.
-        to_drain: Set by the first signal.
+        starting: Cancelled by what comes before there is anything to drain.
+        started: Whether there is.
+        retiring: Whether others take over: no run has to be refused.
+        to_leave: Set by the first order to end.
         to_hurry: Set by the second one.
     """
 
     def __init__(self) -> None:
         self.starting = trio.CancelScope()
         self.started = False
-        self.to_drain = trio.Event()
+        self.retiring = False
+        self.to_leave = trio.Event()
         self.to_hurry = trio.Event()
 
-    async def watch(self, arrivals: AsyncIterator[int]) -> None:
-        """Go on until cancelled."""
-        async for _ in arrivals:
-            if not self.started:
-                self.starting.cancel()
-            if self.to_drain.is_set():
-                self.to_hurry.set()
-            self.to_drain.set()
+    def drain(self) -> None:
+        """End with the runs that go on; asked again, do not wait for them."""
+        if not self.started:
+            self.starting.cancel()
+        if self.to_leave.is_set():
+            self.to_hurry.set()
+        self.to_leave.set()
+
+    def retire(self) -> None:
+        """Accept no more; end when all who are connected have what they came for."""
+        self.retiring = not self.to_leave.is_set()
+        if self.retiring:
+            self.drain()
+
+    def hurry(self) -> None:
+        """End, and wait for nothing."""
+        self.drain()
+        self.to_hurry.set()
 
 
 async def _serve(
     service: Service,
-    bind: Callable[[], Sequence[Listener]],
+    bind: Callable[[], Awaitable[Sequence[Listener]]],
     log: ServerLog,
     ready: Callable[[Sequence[Listener]], None],
-    asked: Asked,
+    orders: Orders,
 ) -> None:
-    listeners = bind()
+    listeners = await bind()
+    limits = Limits(body=service.settings.max_body)
     server = Server(
         Front(service, names_of(service.settings, listeners)),
         listeners,
-        limits=Limits(body=service.settings.max_body),
+        limits=limits,
         report=Reporter(log),
+        shared=service.peers is not None,
     )
     # What is there now stays to the end: never look through it for garbage.
     gc.collect()
     gc.freeze()
     gc.enable()
     async with trio.open_nursery() as nursery:
-        await nursery.start(_run_server, server, nursery.cancel_scope)
-        asked.started = True
+        gone, closing, closed = trio.Event(), trio.Event(), trio.Event()
+        await nursery.start(_run_server, server, gone)
+        if service.peers is not None:
+            await nursery.start(_serve_siblings, service, log, closing, closed)
+        orders.started = True
         ready(listeners)
-        await asked.to_drain.wait()
-        log.say("info", "draining", runs=service.runs.active)
-        service.draining.set()
-        service.runs.refuse()
-        server.end_keep_alive()
-        nursery.start_soon(_hurry, service, server, asked)
-        await service.runs.drain(service.settings.drain_timeout)
+        await orders.to_leave.wait()
+        service.leaving.set()
+        nursery.start_soon(_hurry, service, server, orders)
+        if orders.retiring:
+            await _retire(service, server, log, gone)
+        else:
+            log.say("info", "draining", runs=service.runs.active)
+            service.draining.set()
+            service.runs.refuse()
+            server.end_keep_alive()
+            await service.runs.drain(service.settings.drain_timeout)
         server.stop(grace=GRACE)
+        await gone.wait()
+        closing.set()
+        if service.peers is not None:
+            await closed.wait()
+        nursery.cancel_scope.cancel()
+
+
+async def _retire(
+    service: Service, server: Server, log: ServerLog, gone: trio.Event
+) -> None:
+    """Others take over: what is here ends where it began, for as long as a drain lasts."""
+    log.say("info", "retiring", runs=service.runs.active)
+    server.retire()
+    with trio.move_on_after(service.settings.drain_timeout) as scope:
+        # Who is connected still may begin another run.
+        await gone.wait()
+    left = scope.deadline - trio.current_time()
+    await service.runs.drain(max(0.0, left))
+
+
+async def _serve_siblings(
+    service: Service,
+    log: ServerLog,
+    closing: trio.Event,
+    closed: trio.Event,
+    *,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Answer other workers, until the end of all else."""
+    from heddle.server.inner import Inner, serve_siblings
+
+    inner = Server(Inner(service), report=Reporter(log))
+    async with trio.open_nursery() as nursery:
+        await nursery.start(inner.run)
+        task_status.started()
+        await serve_siblings(service, inner, closing, grace=GRACE)
+        closed.set()
+        nursery.cancel_scope.cancel()
 
 
 async def _run_server(
     server: Server,
-    scope: trio.CancelScope,
+    gone: trio.Event,
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve, and end what goes on beside it once all clients are gone."""
+    """Serve, and tell when all clients are gone."""
     await server.run(task_status=task_status)
-    scope.cancel()
+    gone.set()
 
 
-async def _hurry(service: Service, server: Server, asked: Asked) -> None:
+async def _hurry(service: Service, server: Server, orders: Orders) -> None:
     """A second signal: do not wait for runs, nor long for their readers."""
-    await asked.to_hurry.wait()
+    await orders.to_hurry.wait()
+    service.runs.refuse()
     service.runs.hurry()
+    service.runs.cancel_all(Stop.DRAINED)
     # Who follows a run is told how it ended, however long its cleaning up takes.
     await service.runs.wait_empty()
     server.stop(grace=NO_GRACE)

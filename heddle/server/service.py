@@ -22,6 +22,7 @@ from heddle.server.status_board import Board
 from heddle.server.submissions import Submission, SubmissionReader, Submitted
 
 if TYPE_CHECKING:
+    from heddle.server.workers import Peers
     from plugins_host import Encoder
 
 BRIEF_BODY: Final = 64 * 1024
@@ -151,7 +152,9 @@ class Service:
     """Everything a handler needs.
 
     Attributes:
-        draining: Set when the server begins to stop.
+        draining: Set when the server begins to stop, and refuses runs.
+        leaving: Set when this process begins to end, also because others take over.
+        peers: The other workers; None in a server of one process.
         sockets: How many WebSockets are open.
         board: Tells who watches how all is.
     """
@@ -168,6 +171,7 @@ class Service:
         counts: PolicyCounts,
         facts: Mapping[str, Any],
         folders: CodeFolders | None = None,
+        peers: "Peers | None" = None,
     ) -> None:
         self.settings = settings
         self.installed = installed
@@ -177,7 +181,9 @@ class Service:
         self.pulse = pulse
         self.counts = counts
         self.facts = facts
+        self.peers = peers
         self.draining = trio.Event()
+        self.leaving = trio.Event()
         self.sockets = 0
         self.board = Board(self)
         root = settings.flows_root
@@ -187,6 +193,11 @@ class Service:
             folders=folders,
             tools=engines.taken_tools,
         )
+
+    @property
+    def active(self) -> int:
+        """How many runs are going on, in all workers."""
+        return self.runs.active if self.peers is None else self.peers.room.taken()
 
     async def read(self, body: bytes) -> Submission:
         """Read what a request asks for; a long one holds nobody up.
@@ -217,8 +228,10 @@ class Service:
         self.engines.check_flow(asked.prepared)
         return asked
 
-    async def start(self, asked: Submission, *, stream: bool, detached: bool) -> RunHandle:
-        """Begin a run.
+    async def start(
+        self, asked: Submission, *, stream: bool, detached: bool, request: str = ""
+    ) -> RunHandle:
+        """Begin a run; ``request`` is the id of what asked for it.
 
         Raises:
             InputsRefused: The flow does not take these.
@@ -233,4 +246,5 @@ class Service:
             detached=detached,
             flow=prepared.plan.graph.name,
             maker=None if brought is None else self.engines.bringing(brought),
+            request=request,
         )

@@ -13,7 +13,7 @@ import binascii
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 import trio
@@ -33,6 +33,9 @@ from heddle.server.status_watch import StatusWatch
 from heddle.server.submissions import Boolean, Number, Text, read_field, read_object
 from heddle.server.tokens import authorise, is_token, unauthorised
 from plugins_host import Fault, one_of
+
+if TYPE_CHECKING:
+    from heddle.server.workers import Remote
 
 SUBPROTOCOL: Final = "heddle.v1"
 VERSION: Final = "13"
@@ -75,13 +78,13 @@ def open_socket(service: Service, request: Request) -> Upgrade:
     if not known and "authorization" in request.headers:
         authorise(service.settings.auth_token, request)
         known = True
-    if service.draining.is_set():
+    if service.leaving.is_set():
         raise Refusal(503, "this server is stopping")
 
     async def run(stream: Stream) -> None:
         service.sockets += 1
         try:
-            await _serve(service, SharedStream(stream), known=known)
+            await _serve(service, SharedStream(stream), known=known, request=request.id)
         finally:
             service.sockets -= 1
 
@@ -177,20 +180,27 @@ class SharedStream(Stream):
         await self._stream.aclose()
 
 
-async def _serve(service: Service, stream: SharedStream, *, known: bool) -> None:
+async def _serve(
+    service: Service, stream: SharedStream, *, known: bool, request: str = ""
+) -> None:
     try:
         async with trio.open_nursery() as nursery:
             with trio.fail_after(HANDSHAKE):
-                request = await wrap_server_stream(
+                asked = await wrap_server_stream(
                     nursery,
                     stream,
                     max_message_size=service.settings.max_body + ENVELOPE,
                     receive_buffer_size=ENVELOPE,
                 )
-                offered = SUBPROTOCOL in request.proposed_subprotocols
-                socket = await request.accept(subprotocol=SUBPROTOCOL if offered else None)
+                offered = SUBPROTOCOL in asked.proposed_subprotocols
+                socket = await asked.accept(
+                    subprotocol=SUBPROTOCOL if offered else None,
+                    extra_headers=[(b"X-Request-ID", request.encode())] if request else [],
+                )
             stream.opened()
-            session = Session(service, socket, stream, nursery, known=known)
+            session = Session(
+                service, socket, stream, nursery, known=known, request=request
+            )
             try:
                 nursery.start_soon(session.write)
                 nursery.start_soon(session.watch_drain)
@@ -219,16 +229,18 @@ class Session:
         nursery: trio.Nursery,
         *,
         known: bool,
+        request: str = "",
     ) -> None:
         self._service = service
         self._socket = socket
         self._stream = stream
-        self._known = known
         self._nursery = nursery
+        self._known = known
         self._watch: StatusWatch | None = None
+        self._request = request
         self._outbox: deque[bytes] = deque()
-        self._followed: dict[str, Reader] = {}
-        self._ready: deque[Reader] = deque()
+        self._followed: dict[str, Reader | Remote] = {}
+        self._ready: deque[Reader | Remote] = deque()
         # Those that end with the socket.
         self._own: dict[str, RunHandle] = {}
         self._to_write = trio.Event()
@@ -315,7 +327,9 @@ class Session:
             for name in ("type", "ref", "detach"):
                 fields.pop(name, None)
             asked = await self._service.read_fields(fields)
-            run = await self._service.start(asked, stream=True, detached=detached)
+            run = await self._service.start(
+                asked, stream=True, detached=detached, request=self._request
+            )
         except Fault as error:
             status = status_of(error)
             self._say(socket_frames.refused(ref, status, self._shown(error)))
@@ -335,19 +349,29 @@ class Session:
         self._to_write.set()
 
     def _subscribe(self, fields: Mapping[str, Raw]) -> None:
-        run = self._found(fields)
+        name = read_field(fields, "run", Text)
+        row = self._elsewhere(name)
+        run = self._found(fields) if row is None else None
         start = read_field(fields, "from", Number) if "from" in fields else 1
         if start < 1:
             raise Refusal(400, f"'from' is {start}, and events are counted from 1")
-        if run.id not in self._followed and len(self._followed) >= MAX_FOLLOWED:
+        if name not in self._followed and len(self._followed) >= MAX_FOLLOWED:
             raise _too_many()
-        self._unfollow(run.id)
-        self._follow(run, start)
+        self._unfollow(name)
+        if run is not None:
+            self._follow(run, start)
+        elif row is not None:
+            self._follow_elsewhere(row, name, start)
 
     def _unsubscribe(self, fields: Mapping[str, Raw]) -> None:
         self._unfollow(read_field(fields, "run", Text))
 
-    def _cancel(self, fields: Mapping[str, Raw]) -> None:
+    async def _cancel(self, fields: Mapping[str, Raw]) -> None:
+        name = read_field(fields, "run", Text)
+        row = self._elsewhere(name)
+        if row is not None:
+            await self._cancel_elsewhere(row, name)
+            return
         run = self._found(fields)
         if run.cancel() is CancelOutcome.FINISHED:
             raise Refusal(409, "this run has ended already")
@@ -377,6 +401,37 @@ class Session:
             raise Refusal(404, "no such run is in memory")
         return run
 
+    def _elsewhere(self, run: str) -> int | None:
+        """Which other worker has this run; None when it is this one's, or nobody's."""
+        peers = self._service.peers
+        return None if peers is None else peers.elsewhere(run)
+
+    async def _cancel_elsewhere(self, row: int, run: str) -> None:
+        assert self._service.peers is not None
+        answer = await self._service.peers.ask(row, "DELETE", f"/v1/runs/{run}")
+        if answer.status == 409:
+            raise Refusal(409, "this run has ended already")
+        if answer.status != 202:
+            raise Refusal(404, "no such run is in memory")
+
+    def _follow_elsewhere(self, row: int, run: str, start: int) -> None:
+        from heddle.server.workers import Remote
+
+        reader = Remote(run, start, lambda: self._is_ready(reader))
+        self._followed[run] = reader
+        self._nursery.start_soon(self._read_elsewhere, reader, row)
+
+    async def _read_elsewhere(self, reader: "Remote", row: int) -> None:
+        peers, run = self._service.peers, reader.run
+        assert peers is not None
+        try:
+            await reader.follow(peers, row)
+        except Refusal as refusal:
+            if self._followed.get(run) is reader:
+                self._unfollow(run)
+            told_of = {"about": "subscribe", "run": run, "status": refusal.status}
+            self._say(socket_frames.error(self._shown(refusal), **told_of))
+
     def _follow(self, run: RunHandle, start: int) -> None:
         reader = Reader(run.log, start, ready=lambda: self._is_ready(reader))
         self._followed[run.id] = reader
@@ -396,7 +451,7 @@ class Session:
         self._outbox.append(text)
         self._to_write.set()
 
-    def _is_ready(self, reader: Reader) -> None:
+    def _is_ready(self, reader: "Reader | Remote") -> None:
         self._ready.append(reader)
         self._to_write.set()
 
@@ -440,8 +495,13 @@ class Session:
             if part:
                 parts.append(part)
 
-    def _next(self, reader: Reader) -> bytes:
+    def _next(self, reader: "Reader | Remote") -> bytes:
         """The next message of a run; nothing when its reader has to wait."""
+        if not isinstance(reader, Reader):
+            part = reader.take()
+            if reader.over:
+                self._followed.pop(reader.run, None)
+            return part
         run = reader.log.run
         match reader.take():
             case None:
@@ -461,7 +521,7 @@ class Session:
 
     async def watch_drain(self) -> None:
         """Tell that the server stops, and close once there is nothing left to tell."""
-        await self._service.draining.wait()
+        await self._service.leaving.wait()
         self._leaving = True
         self._say(socket_frames.plain(type="draining"))
         # Who watches sees the last run end.

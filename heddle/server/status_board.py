@@ -118,7 +118,7 @@ class Board:
         return self._made
 
     def _server(self) -> Rows:
-        from heddle.server.metrics import resident
+        from heddle.server.numbers import resident
 
         service = self._service
         runs = service.runs

@@ -54,8 +54,8 @@ async def capabilities(service: Service, _: Request, __: str) -> Answer:
         "middleware": service.installed.middleware,
         "components": service.installed.offered,
         "eventContract": EVENT_CONTRACT,
-        "runsInFlight": runs.active,
-        "runSaturation": runs.saturation,
+        "runsInFlight": service.active,
+        "runSaturation": service.active / runs.max_concurrent,
         **service.facts,
         "tools": service.engines.tool_names(),
     }
@@ -65,8 +65,15 @@ async def capabilities(service: Service, _: Request, __: str) -> Answer:
 async def metrics(service: Service, _: Request, __: str) -> Answer:
     """``GET /metrics``: in Prometheus' text format."""
     from heddle.server.metrics import exposition
+    from heddle.server.numbers import decode, numbers_of, publish
 
-    return Response(200, METRICS, exposition(service))
+    peers = service.peers
+    if peers is None:
+        return Response(200, METRICS, exposition(service, {None: numbers_of(service)}))
+    await peers.ask_all("GET", "/-/numbers")
+    publish(service)
+    shown = {row: decode(each) for row, each in peers.ledger.read().items()}
+    return Response(200, METRICS, exposition(service, shown))
 
 
 async def openapi(_: Service, __: Request, ___: str) -> Answer:

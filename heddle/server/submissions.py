@@ -57,6 +57,7 @@ OPERATOR_ONLY: Final = frozenset(
         "tlsKey",
         "toolTimeout",
         "toolsDir",
+        "workers",
     }
 )
 """Flags of the server, as a body would spell them; their snake_case is refused too. Inside

@@ -33,7 +33,7 @@ class CannotListen(Fault):
 class Listener:
     """A socket that accepts; ``tls`` if what it accepts begins with a handshake."""
 
-    __slots__ = ("_identity", "address", "host", "path", "port", "sock", "tls")
+    __slots__ = ("_identity", "_owned", "address", "host", "path", "port", "sock", "tls")
 
     def __init__(
         self,
@@ -42,8 +42,9 @@ class Listener:
         host: str = "",
         tls: "ssl.SSLContext | None" = None,
         path: str | None = None,
+        owned: bool = True,
     ) -> None:
-        """Take a socket that listens.
+        """Take a socket that listens; one that is not ``owned`` leaves its path there.
 
         ``host`` is what was asked for; none for a path.
         ``address`` is where clients find it, as a URL or ``unix:`` and a path; ``port`` is
@@ -54,6 +55,7 @@ class Listener:
         self.host = host
         self.tls = tls
         self.path = path
+        self._owned = owned
         if path is None:
             bound, self.port = sock.getsockname()[:2]
             shown = f"[{bound}]" if ":" in bound else bound
@@ -69,7 +71,9 @@ class Listener:
         self.sock.close()
         # Another server may have replaced it by now, and then it is that one's.
         with suppress(OSError):
-            if self.path is not None and _identity(self.path) == self._identity:
+            if self.path is None or not self._owned:
+                return
+            if _identity(self.path) == self._identity:
                 Path(self.path).unlink()
 
 

@@ -14,7 +14,7 @@ handler that names one of them is a bug of ours, and so is a header with a line 
 
 from collections.abc import Awaitable, Callable, Coroutine
 from itertools import count
-from os import urandom
+from os import register_at_fork, urandom
 from typing import Final, Protocol, TypeAlias
 
 from msgspec import Struct
@@ -33,8 +33,17 @@ _LONGEST_ID: Final = 128
 _ID_CHARACTERS: Final = frozenset(
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:/+=@"
 )
-_boot: Final = urandom(6).hex()
+_boot = urandom(6).hex()
 _numbers: Final = count(1)
+
+
+def _boot_again() -> None:
+    """Processes that are forked from one must not give out the same ids."""
+    global _boot
+    _boot = urandom(6).hex()
+
+
+register_at_fork(after_in_child=_boot_again)
 
 
 class Request(Struct):

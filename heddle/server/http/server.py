@@ -87,7 +87,10 @@ class Server:
         *,
         limits: Limits | None = None,
         report: Report | None = None,
+        shared: bool = False,
     ) -> None:
+        """Make one; ``shared`` says that other processes accept from its listeners."""
+        self._in_a_row = 1 if shared else _ACCEPTED_IN_A_ROW
         self.handler = handler
         self.limits = Limits() if limits is None else limits
         self.report: Report = _Guarded(report)
@@ -142,17 +145,28 @@ class Server:
         Args:
             grace: Seconds for what is open. Calling again with less shortens it.
         """
-        self.end_keep_alive()
-        self._accepting.cancel()
         self._life.deadline = min(self._life.deadline, trio.current_time() + grace)
-        for connection in tuple(self._connections):
-            if connection.phase is Phase.IDLE:
-                connection.make_way()
+        self.retire()
 
     async def serve_stream(self, stream: Stream, client: str = "") -> None:
         """Serve one client whose connection is already there."""
         wire = StreamWire(stream, self._deadlines, self.limits)
         await self._serve(self._connection(wire, client))
+
+    async def serve_socket(self, sock: socket.socket, client: str = "") -> None:
+        """The same of a client that is connected to this socket."""
+        await self._serve(self._connection(self._wire(sock, None), client))
+
+    def retire(self) -> None:
+        """Accept no more, and let every connection go with the exchange it is at.
+
+        `run` returns when the last one has; `stop` still says how long that may take.
+        """
+        self.end_keep_alive()
+        self._accepting.cancel()
+        for connection in tuple(self._connections):
+            if connection.phase is Phase.IDLE:
+                connection.make_way()
 
     def _close_listeners(self) -> None:
         for listener in self._listeners:
@@ -187,7 +201,7 @@ class Server:
             wire = self._wire(sock, listener.tls)
             clients.start_soon(self._serve, self._connection(wire, _name(address)))
             in_a_row += 1
-            if in_a_row >= _ACCEPTED_IN_A_ROW:
+            if in_a_row >= self._in_a_row:
                 in_a_row = 0
                 await trio.lowlevel.checkpoint()
 

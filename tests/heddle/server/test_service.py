@@ -14,6 +14,7 @@ from heddle.launch import RunOptions
 from heddle.policy_counts import PolicyCounts
 from heddle.server.logs import ServerLog
 from heddle.server.metrics import processes
+from heddle.server.numbers import Numbers, plugin_numbers
 from heddle.server.serve import Loaded, open_service
 from heddle.server.settings import Settings
 from heddle.server.sse import HEARTBEAT
@@ -46,9 +47,10 @@ def test_processes_of_plugins_are_counted() -> None:
 
     counts = PolicyCounts()
     counts.installed({"never": plugin(0, 0), "once": plugin(1, 0), "often": plugin(5, 2)})
+    restarts, retired = plugin_numbers(counts)
     found = {
         (sample.name, sample.labels["plugin"]): sample.value
-        for metric in processes(counts)
+        for metric in processes(Numbers(restarts=restarts, retired=retired))
         for sample in metric.samples
     }
     assert found == {

@@ -54,7 +54,10 @@ async def served(
         async def read_fields(_: Any) -> None:
             return None
 
-        async def start(_: Any, *, stream: bool, detached: bool) -> RunHandle:
+        async def start(
+            _: Any, *, stream: bool, detached: bool, request: str = ""
+        ) -> RunHandle:
+            assert not request
             return runs.start(PREPARED, {}, stream=stream, detached=detached, flow="f")
 
         service: Any = SimpleNamespace(
@@ -62,6 +65,8 @@ async def served(
             runs=runs,
             conceal=str,
             draining=trio.Event(),
+            leaving=trio.Event(),
+            peers=None,
             read_fields=read_fields,
             start=start,
         )
