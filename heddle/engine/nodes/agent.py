@@ -51,7 +51,10 @@ def agent(node: GraphNode, graph: Graph) -> Waiting:
 
     async def execute(given: State, context: NodeContext) -> Result:
         shown = {key: value for key, value in given.items() if not key.startswith(RESERVED)}
-        messages = [Message("user", msgspec.json.encode(shown).decode())]
+        messages = [
+            *context.conversation.messages,
+            Message("user", msgspec.json.encode(shown).decode()),
+        ]
         if component.system_prompt:
             system = await fill(component.system_prompt, given, context)
             messages.insert(0, Message("system", system))

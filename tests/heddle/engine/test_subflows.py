@@ -595,6 +595,32 @@ async def test_a_message_is_told_and_the_flow_goes_on() -> None:
     assert said == MessageSaid("say", "agent", "Hello A!", ("f", "say"))
 
 
+async def test_agents_are_sent_what_was_said_before_by_flows_inside_too() -> None:
+    say = component("OutputMessageNode", "say", message="Welcome.")
+    shared = inner("sub", [start(), say, end()], ["start", "say", "end"])
+    answers = agent("a", system_prompt="Be kind.")
+    models = FakeModels(["hi"])
+    data = chain(start(), flow_node("f", shared), answers, end(), shared=[model()])
+    await run_document(data, {"q": 1}, models=models)
+    sent = models.requests[0].messages
+    assert [(each.role, each.content) for each in sent] == [
+        ("system", "Be kind."),
+        ("assistant", "Welcome."),
+        ("user", '{"q":1}'),
+    ]
+
+
+async def test_a_flow_as_an_agent_has_a_conversation_of_its_own() -> None:
+    say = component("OutputMessageNode", "say", message="Among us.")
+    own = inner("sub", [start(), say, end()], ["start", "say", "end"])
+    models = FakeModels(["hi"])
+    node = component("AgentNode", "own", agent=own)
+    data = chain(start(), node, agent("a"), end(), shared=[model()])
+    _, events = await run_document(data, models=models)
+    assert [each.role for each in models.requests[0].messages] == ["user"]
+    assert paths(events, MessageSaid) == [("own", "say")]
+
+
 ASKING = chain(
     start(), component("InputMessageNode", "who", message="Who are you, {{title}}?"), end()
 )
