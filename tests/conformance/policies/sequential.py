@@ -206,7 +206,10 @@ class Story:
             if role == "pick":
                 if settled.by is not None:
                     raise Ended(
-                        "NoWayOn", self.node_name(role), settled.by, "never a route"
+                        "ReplacementStuck",
+                        self.node_name(role),
+                        settled.by,
+                        "never a route",
                     )
                 role = "work" if settled.branch == "again" else "ask"
             else:
