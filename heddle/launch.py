@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from heddle.engine.run import Run
     from heddle.plugin_tools import Discovery
     from heddle.policy_counts import PolicyCounts
+    from heddle.remote import RemoteService
     from heddle.services import ModelService
     from heddle.tools import ToolProgram, Tools
     from plugins_host import Encoder, PluginLine, PluginLog
@@ -254,6 +255,7 @@ class Engine:
         plugins: OpenPlugins,
         limits: Limits,
         discovery: "Discovery | None" = None,
+        remote: "RemoteService | None" = None,
     ) -> None:
         from heddle.services import ToolService
 
@@ -263,6 +265,7 @@ class Engine:
         self._plugins = plugins
         self._discovery = discovery
         self._limits = limits
+        self._remote = remote
 
     def tool_names(self) -> list[str]:
         """The tools of the folder and of plugins, sorted."""
@@ -281,9 +284,14 @@ class Engine:
         """
         return None if protocol == OWN_PROTOCOL else self._plugins.encoders[protocol]
 
-    def with_models(self, models: "ModelService") -> "Engine":
-        """The same, with model calls made by another."""
-        return Engine(models, self._tools, self._plugins, self._limits, self._discovery)
+    def with_models(
+        self, models: "ModelService", remote: "RemoteService | None" = None
+    ) -> "Engine":
+        """The same, with model calls, and requests when ``remote`` is given, by others."""
+        remote = remote or self._remote
+        return Engine(
+            models, self._tools, self._plugins, self._limits, self._discovery, remote
+        )
 
     async def run(
         self,
@@ -330,6 +338,7 @@ class Engine:
             stream,
             plugins.policies,
             plugins.components,
+            remote=self._remote,
         )
         return Run(prepared.plan, services, self._limits)
 
@@ -354,7 +363,9 @@ class Engine:
         own = Tools() if self._tools is None else self._tools
         both = own.and_also({**plugins.tools, **tools})
         all_plugins = self._plugins.and_also(plugins)
-        made = Engine(self._models, both, all_plugins, self._limits, self._discovery)
+        made = Engine(
+            self._models, both, all_plugins, self._limits, self._discovery, self._remote
+        )
         made._tool_service = ToolService(both, within=within, mounts=all_plugins.mounts)
         return made
 
@@ -441,7 +452,7 @@ async def open_engine(
     Raises:
         Fault: The folder of tools or a plugin can't be used.
     """
-    from heddle.services import open_models
+    from heddle.services import open_models, open_remote
 
     tools = _tools(options)
     installed = install(options) if installed is None else installed
@@ -456,6 +467,7 @@ async def open_engine(
             watch=watch,
         ) as plugins,
         open_models(os.environ) as models,
+        open_remote(os.environ, options.tool_timeout) as remote,
     ):
         if plugins.tools:
             tools = (tools or _no_tools(options)).and_also(plugins.tools)
@@ -463,7 +475,7 @@ async def open_engine(
         if discovery is not None:
             await discovery.begin()
             tools = (tools or _no_tools(options)).and_also(discovery.tools)
-        yield Engine(models, tools, plugins, options.limits, discovery)
+        yield Engine(models, tools, plugins, options.limits, discovery, remote)
 
 
 def _refuse_taken(installed: Installed, tools: "Tools | None") -> None:

@@ -15,6 +15,7 @@ from plugins_host import CallServices, ModelRequest, ModelResponse
 
 if TYPE_CHECKING:
     from heddle.models import Endpoint, ModelClient
+    from heddle.remote import RemoteService
     from heddle.tools import Mount, Tools
 
 MAX_ENDPOINTS: Final = 1024
@@ -133,6 +134,23 @@ class ToolService:
         return await tools.run(
             name, arguments, workspace=workspace, run_key=run_key, services=services
         )
+
+
+@asynccontextmanager
+async def open_remote(
+    environ: Mapping[str, str], patience: float
+) -> AsyncIterator["RemoteService"]:
+    """Requests of any number of runs; connections are closed on leaving.
+
+    ``patience`` is how long, in seconds, a request may take that names no time of its own.
+    """
+    from heddle.remote import RemoteService
+
+    remote = RemoteService(environ, patience=patience)
+    try:
+        yield remote
+    finally:
+        await remote.aclose()
 
 
 @asynccontextmanager

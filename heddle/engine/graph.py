@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from heddle.engine.http_flaws import request_warnings
 from heddle.engine.inside import problems_inside
 from heddle.engine.shapes import (
     NEXT,
@@ -202,6 +203,7 @@ class _Compiler:
         self._check_ends()
         for node in self.flow.nodes:
             self.problems += problems_inside(node, self.document.path_of(node))
+            self.warnings += request_warnings(node, self.document)
         if self.problems:
             return None
         start = self.flow.nodes[starts[0]]

@@ -11,14 +11,17 @@ from typing import Final
 from msgspec import Struct
 
 from heddle.engine.graph import Graph, GraphNode, compile_graphs, wrong_kind
+from heddle.engine.http_flaws import request_problems
 from heddle.engine.lone import as_flow
 from heddle.engine.nodes import RUNNING_FLOWS, WORK
 from heddle.engine.plugin_calls import LLM_CONFIG
+from heddle.engine.refused_tools import tool_problems
 from heddle.engine.shapes import flows_in
 from heddle.engine.work import Work
 from heddle.spec import (
     Agent,
     AgentNode,
+    ApiNode,
     Component,
     ConversationSummarizationTransform,
     Document,
@@ -89,10 +92,10 @@ def _work(node: GraphNode, graph: Graph, plans: Mapping[Component, Plan]) -> Wor
 
 def _tool_names(node: GraphNode) -> tuple[str, ...]:
     match node.component:
-        case ToolNode(tool=tool):
-            return (tool.name,)
+        case ToolNode(tool=ServerTool(name=name)):
+            return (name,)
         case AgentNode(agent=Agent(tools=tools)):
-            return tuple(tool.name for tool in tools)
+            return tuple(tool.name for tool in tools if isinstance(tool, ServerTool))
         case _:
             return ()
 
@@ -101,8 +104,9 @@ def _unsupported(node: GraphNode, document: Document) -> Iterator[Problem]:
     """What the node uses that this version reads and does not run yet."""
     match node.component:
         case ToolNode(tool=tool):
-            if not isinstance(tool, ServerTool):
-                yield _not_yet(document, tool, "tools", "ServerTool", "a tool")
+            yield from tool_problems(tool, document)
+        case ApiNode() as component:
+            yield from request_problems(component, document)
         case LlmNode(llm_config=llm):
             yield from _unsupported_llm(llm, document)
         case PluginComponent() as component:
@@ -123,8 +127,7 @@ def _unsupported(node: GraphNode, document: Document) -> Iterator[Problem]:
 def _unsupported_in_agent(agent: Agent, document: Document) -> Iterator[Problem]:
     yield from _unsupported_llm(agent.llm_config, document)
     for tool in agent.tools:
-        if not isinstance(tool, ServerTool):
-            yield _not_yet(document, tool, "tools", "ServerTool", "a tool")
+        yield from tool_problems(tool, document)
     names = [tool.name for tool in agent.tools]
     times = Counter(names)
     for name in sorted(name for name in times if times[name] > 1):

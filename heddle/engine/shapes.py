@@ -11,6 +11,7 @@ import msgspec
 
 from heddle.spec import (
     AgentNode,
+    ApiNode,
     BranchingNode,
     CatchExceptionNode,
     Component,
@@ -53,6 +54,12 @@ CAUGHT_INFO: Final = "caught_exception_info"
 """The output of a CatchExceptionNode that says what went wrong; null when nothing did."""
 CAUGHT_BRANCH: Final = "caught_exception_branch"
 """Where a CatchExceptionNode goes when something went wrong."""
+
+RESPONSE: Final = "response"
+"""The output of an ApiNode, or of a RemoteTool, that declares none."""
+HTTP_RESPONSE: Final = "http_response"
+"""An output of this name is the whole answer, as text."""
+
 TRANSFORM_OUTPUTS: Final = frozenset(
     ("transform_status", "transform_reason", "transform_name", "transform_phase")
 )
@@ -206,6 +213,19 @@ def _tool(node: ToolNode, flow: Flow) -> Shape:
         outputs=outputs,
         takes=names(declared) if declared else None,
         gives=names(outputs) if outputs else None,
+    )
+
+
+def _api(node: ApiNode, flow: Flow) -> Shape:
+    from heddle.engine.http_request import needed
+
+    declared = first_declared(node.inputs)
+    outputs = first_declared(node.outputs)
+    return Shape(
+        inputs=declared,
+        outputs=outputs,
+        takes=names(declared) | frozenset(needed(node)),
+        gives=names(outputs) or frozenset((RESPONSE,)),
     )
 
 
@@ -428,6 +448,7 @@ SHAPES: Final[Mapping[type[Component], Callable[[Any, Flow], Shape | None]]] = {
     LlmNode: _llm,
     AgentNode: _agent,
     ToolNode: _tool,
+    ApiNode: _api,
     BranchingNode: _branching,
     FlowNode: _flow,
     MapNode: _map,

@@ -14,9 +14,9 @@ from msgspec import Struct
 
 from heddle.engine.decisions import Refusal, Substitute
 from heddle.engine.faults import EngineFault, NodeFault, RunFailed, describe
-from heddle.engine.plugin_calls import ToolServices
 from heddle.engine.shapes import Properties
 from heddle.engine.state import inside
+from heddle.engine.tool_use import tool_user
 from heddle.engine.work import NodeContext
 from heddle.events import ToolCalled, ToolReturned
 from heddle.spec import Effort, EffortExceeded, Tool, check, spending
@@ -66,6 +66,7 @@ class AgentTools:
 
     def __init__(self, tools: Sequence[Tool]) -> None:
         self.by_name = {tool.name: tool for tool in tools}
+        self.uses = {tool.name: tool_user(tool) for tool in tools}
         self.definitions = tuple(_definition(tool) for tool in tools)
 
     def plan(
@@ -306,13 +307,7 @@ async def _carry_out(
     if fault is not None:
         return fault
     try:
-        return await context.services.tools.run(
-            call.name,
-            arguments,
-            workspace=workspace,
-            run_key=context.run,
-            services=ToolServices(context),
-        )
+        return await tools.uses[call.name](arguments, context, workspace)
     except Fault as failed:
         return failed
     except Exception as bug:  # noqa: BLE001  a bug of ours must not end other calls

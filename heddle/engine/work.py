@@ -14,10 +14,11 @@ from msgspec import Struct
 
 from heddle.engine.faults import NodeFailed, NoWayOn, ReplacementStuck, SubflowFailed
 from heddle.engine.graph import GraphNode
+from heddle.engine.http_request import HttpAnswer, HttpRequest
 from heddle.engine.state import State
 from heddle.engine.walk import Limits
 from heddle.events import Event, MessageSaid, TokenDelta, TokensDiscarded, Warned
-from heddle.spec import Component
+from heddle.spec import Component, RetryPolicy
 from plugins_host import (
     CallServices,
     Message,
@@ -95,6 +96,26 @@ Ask = Callable[[Question], Awaitable[str]]
 """Asks the person that the run talks to, and waits for the answer."""
 
 
+class Remote(Protocol):
+    """Reaches services for flows, other than models."""
+
+    async def send(
+        self,
+        request: HttpRequest,
+        policy: RetryPolicy | None,
+        /,
+        *,
+        where: str,
+        warn: Callable[[str], None],
+    ) -> HttpAnswer:
+        """The answer of a success; raises a `Fault` that says why there is none.
+
+        ``where`` is how errors name who asks; ``warn`` is told of each time that the
+        request is sent again.
+        """
+        ...
+
+
 class Result(NamedTuple):
     """A node's own output, and the branch that it chose (None: the unbranched edge)."""
 
@@ -108,7 +129,7 @@ class Services(Struct, frozen=True):
     ``report`` takes its events; ``stream`` is whether somebody reads the text of models
     as it comes; ``policies`` is None when none are installed. ``components`` are the
     nodes, transforms and providers of plugins, by component type. ``ask`` is None where
-    there is no person to ask.
+    there is no person to ask, ``remote`` where nothing beyond models is reached.
     """
 
     models: Models
@@ -118,6 +139,7 @@ class Services(Struct, frozen=True):
     policies: "Policies | None" = None
     components: "Mapping[str, Served]" = {}
     ask: Ask | None = None
+    remote: Remote | None = None
 
 
 class Ended(NamedTuple):

@@ -9,10 +9,11 @@ https, proxy      CONNECT over a socket to the proxy, then TLS
 import socket
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import httptools
 import trio
+from msgspec import Struct
 
 from heddle.http import (
     MAX_HEAD,
@@ -23,14 +24,40 @@ from heddle.http import (
     reason_of,
     secure,
 )
-from heddle.models.endpoint import HttpEndpoint, Origin, TlsFiles, basic
+from heddle.models.endpoint import Origin, TlsFiles, basic
 from heddle.models.proxies import Proxy
 
 if TYPE_CHECKING:
     import ssl
 
 _READ: Final = 4096
-TRUST: Final = "Set ca_file of the LLM config to the authority that signed it."
+
+
+class Destination(Protocol):
+    """What has to be known of where connections go."""
+
+    @property
+    def origin(self) -> Origin:
+        """Scheme, host and port."""
+        ...
+
+    @property
+    def tls(self) -> TlsFiles:
+        """Certificate files."""
+        ...
+
+
+class Advice(Struct, frozen=True):
+    """What errors tell to do about a host that is not there, or is not trusted."""
+
+    unreachable: str
+    trust: str
+
+
+OF_MODELS: Final = Advice(
+    unreachable="Check the url, and that the model server runs.",
+    trust="Set ca_file of the LLM config to the authority that signed it.",
+)
 
 Permit: TypeAlias = Callable[[str, str], bool]
 """Whether a host, by its name and by one of its addresses, may be connected to."""
@@ -42,10 +69,12 @@ class Connector:
     Args:
         permit: Asked about the addresses that a name turned out to have; None permits
             all. Proxies are the operator's and not asked about.
+        advice: What errors tell to do.
     """
 
-    def __init__(self, permit: Permit | None = None) -> None:
+    def __init__(self, permit: Permit | None = None, advice: Advice = OF_MODELS) -> None:
         self._permit = permit
+        self._advice = advice
         self._contexts: dict[TlsFiles, ssl.SSLContext] = {}
         self.connections: set[Connection] = set()
 
@@ -54,7 +83,7 @@ class Connector:
         for connection in tuple(self.connections):
             connection.close()
 
-    async def open(self, endpoint: HttpEndpoint, proxy: Proxy | None) -> Connection:
+    async def open(self, endpoint: Destination, proxy: Proxy | None) -> Connection:
         """A connection to the endpoint's origin, ready for a request.
 
         Raises:
@@ -63,7 +92,10 @@ class Connector:
         origin = endpoint.origin
         first = origin if proxy is None else proxy.origin
         bottom = await _dial(
-            first, is_proxy=proxy is not None, permit=None if proxy else self._permit
+            first,
+            is_proxy=proxy is not None,
+            permit=None if proxy else self._permit,
+            unreachable=self._advice.unreachable,
         )
         sock = bottom.socket
         try:
@@ -83,7 +115,11 @@ class Connector:
 
     async def _secure(self, stream: Any, origin: Origin, files: TlsFiles) -> Any:
         return await secure(
-            stream, origin.host, origin.authority, self._context(files), trust=TRUST
+            stream,
+            origin.host,
+            origin.authority,
+            self._context(files),
+            trust=self._advice.trust,
         )
 
     def _context(self, files: TlsFiles) -> "ssl.SSLContext":
@@ -111,14 +147,10 @@ class Connector:
 
 
 async def _dial(
-    origin: Origin, *, is_proxy: bool, permit: Permit | None
+    origin: Origin, *, is_proxy: bool, permit: Permit | None, unreachable: str
 ) -> trio.SocketStream:
     party = f"the proxy {origin.authority}" if is_proxy else origin.authority
-    fix = (
-        "Check the proxy variables of the environment."
-        if is_proxy
-        else "Check the url, and that the model server runs."
-    )
+    fix = "Check the proxy variables of the environment." if is_proxy else unreachable
     try:
         if permit is not None:
             return await _dial_permitted(origin, permit)

@@ -13,12 +13,20 @@ from weakref import WeakValueDictionary
 
 from msgspec import Struct
 
+from heddle.engine.http_request import RequestTemplate
 from heddle.engine.plan import Plan
 from heddle.server.failures import SubmissionRefused
 from heddle.server.pattern_rules import refuse_patterns
 from heddle.server.submissions import Submitted
 from heddle.services import ModelService
-from heddle.spec import Component, LlmConfig, OpenAiCompatibleConfig, Property
+from heddle.spec import (
+    ApiNode,
+    Component,
+    LlmConfig,
+    OpenAiCompatibleConfig,
+    Property,
+    RemoteTool,
+)
 from heddle.spec.llms import Model
 from plugins_host.conversation import ModelRequest, ModelResponse
 
@@ -121,6 +129,9 @@ class Checker:
         for node in plan.graph.nodes:
             for config in models_in(node.component):
                 self._check(config, f"node {node.name!r}, llm_config {config.name!r}")
+            for each in structs_in(node.component):
+                if isinstance(each, (ApiNode, RemoteTool)):
+                    self._check_request(each, f"node {node.name!r}")
         with self._lock:
             self._passed[id(plan)] = plan
 
@@ -150,6 +161,19 @@ class Checker:
         if origin is not None and not self._reach.permits_as_written(origin.host):
             raise SubmissionRefused(
                 f"a submitted flow may not reach {origin.host}: it is a private address",
+                where=where,
+                fix=_ALLOW,
+            )
+
+    def _check_request(self, component: ApiNode | RemoteTool, where: str) -> None:
+        """A host that is a placeholder is looked at when it is known."""
+        template = RequestTemplate(component)
+        host = template.host
+        if host is not None and not self._reach.permits_as_written(host):
+            if isinstance(component, RemoteTool):
+                where = f"{where}, {template.label}"
+            raise SubmissionRefused(
+                f"a submitted flow may not reach {host}: it is a private address",
                 where=where,
                 fix=_ALLOW,
             )

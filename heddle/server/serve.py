@@ -21,6 +21,7 @@ from heddle.engine.faults import RunFailed
 from heddle.installation import Installed
 from heddle.launch import RunOptions
 from heddle.policy_counts import PolicyCounts
+from heddle.remote import RemoteService
 from heddle.server import code
 from heddle.server.code_folders import open_code_folders
 from heddle.server.egress import Checker, Reach, SubmittedModels
@@ -100,6 +101,10 @@ async def open_service(
         reach = Reach(settings.allow_net)
         guarded = SubmittedModels(reach, operator, installed.models.values())
         stack.push_async_callback(guarded.aclose)
+        guarded_remote = RemoteService(
+            {}, permit=reach.permits, patience=loaded.options.tool_timeout
+        )
+        stack.push_async_callback(guarded_remote.aclose)
         engine = await stack.enter_async_context(
             launch.open_engine(
                 loaded.options,
@@ -114,7 +119,7 @@ async def open_service(
             folders = stack.enter_context(open_code_folders())
         engines = Engines(
             engine.with_models(operator),
-            engine.with_models(guarded),
+            engine.with_models(guarded, guarded_remote),
             Checker(reach).check,
             patience=loaded.options.plugin_timeout,
         )

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from heddle.engine.graph import Graph, GraphNode
 from heddle.engine.nodes.agent import agent
+from heddle.engine.nodes.api import api
 from heddle.engine.nodes.flow import catch, flow, flow_as_agent
 from heddle.engine.nodes.llm import llm
 from heddle.engine.nodes.mapping import map_in_turn, map_together
@@ -16,6 +17,7 @@ from heddle.engine.nodes.tool import tool
 from heddle.engine.work import Work
 from heddle.spec import (
     AgentNode,
+    ApiNode,
     BranchingNode,
     CatchExceptionNode,
     Component,
@@ -41,6 +43,7 @@ WORK: Final[Mapping[type[Component], Callable[[GraphNode, Graph], Work]]] = {
     LlmNode: llm,
     AgentNode: agent,
     ToolNode: tool,
+    ApiNode: api,
     BranchingNode: branch,
     PluginComponent: plugin,
     OutputMessageNode: output_message,

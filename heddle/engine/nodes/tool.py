@@ -5,10 +5,10 @@ from typing import Any, cast
 
 from heddle.engine.faults import OutputMismatch
 from heddle.engine.graph import RESERVED, Graph, GraphNode
-from heddle.engine.plugin_calls import ToolServices
 from heddle.engine.shapes import Properties
 from heddle.engine.state import State, declared_outputs, output_value
 from heddle.engine.tool_calls import unconfirmed
+from heddle.engine.tool_use import tool_user
 from heddle.engine.work import NodeContext, Result, Waiting
 from heddle.spec import Tool, ToolNode
 
@@ -22,20 +22,14 @@ def tool(node: GraphNode, graph: Graph) -> Waiting:
     name = component.tool.name
     asks_first = isinstance(component.tool, Tool) and component.tool.requires_confirmation
     inputs = [each.title for each in node.shape.inputs]
+    use = tool_user(component.tool, node.shape.outputs)
 
     async def execute(given: State, context: NodeContext) -> Result:
         if asks_first:
             raise unconfirmed(name)
         arguments = {key: given[key] for key in inputs if key in given} if inputs else given
-        tools = context.services.tools
-        async with tools.workspace() as workspace:
-            found = await tools.run(
-                name,
-                arguments,
-                workspace=workspace,
-                run_key=context.run,
-                services=ToolServices(context),
-            )
+        async with context.services.tools.workspace() as workspace:
+            found = await use(arguments, context, workspace)
         from heddle.long_work import bounded
 
         of = f"tool {name!r}"

@@ -1,0 +1,26 @@
+"""ApiNode: one HTTP request, and the outputs that are in its answer."""
+
+from typing import cast
+
+from heddle.engine.graph import Graph, GraphNode
+from heddle.engine.http_answer import shape_answer
+from heddle.engine.http_request import RequestTemplate
+from heddle.engine.state import State
+from heddle.engine.tool_use import send
+from heddle.engine.work import NodeContext, Result, Waiting
+from heddle.spec import ApiNode
+
+
+def api(node: GraphNode, graph: Graph) -> Waiting:
+    """Send the request, filled in from the state; an answer other than 2xx is an error."""
+    template = RequestTemplate(cast("ApiNode", node.component))
+    outputs = node.shape.outputs
+
+    async def execute(given: State, context: NodeContext) -> Result:
+        from heddle.long_work import bounded
+
+        answer = await send(template, given, context)
+        of = template.label
+        return Result(await bounded(lambda: shape_answer(outputs, answer, of=of)))
+
+    return Waiting(execute)

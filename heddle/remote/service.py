@@ -1,0 +1,94 @@
+"""What the engine asks of the outside beyond models and tools, for any number of runs."""
+
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from heddle.engine.http_request import HttpAnswer, HttpRequest
+from heddle.remote.errors import RemoteError
+from heddle.remote.retries import is_retried, retry_delay
+from heddle.spec import RetryPolicy
+
+if TYPE_CHECKING:
+    from heddle.models.connect import Permit
+    from heddle.remote.client import RemoteClient
+
+PATIENCE: Final = 30.0
+"""Seconds that a request may take which names no time of its own."""
+
+
+class RemoteService:
+    """Requests of documents, over one client that opens when first used.
+
+    Args:
+        environ: Where the proxy variables are read from.
+        permit: Where it may connect to, by name and address; None for everywhere. With
+            it the proxies of the process are not used, for they would look names up again.
+        patience: Seconds for a request whose document gives none.
+        rng: Where the jitter of delays comes from.
+    """
+
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        *,
+        permit: "Permit | None" = None,
+        patience: float = PATIENCE,
+        rng: Random | None = None,
+    ) -> None:
+        self._environ = environ if permit is None else {}
+        self._permit = permit
+        self._patience = patience
+        # Not for secrets: it keeps those who wait from all coming back at once.
+        self._rng = rng or Random()  # noqa: S311
+        self._client: RemoteClient | None = None
+
+    @property
+    def client(self) -> "RemoteClient":
+        """The client, made now if there was none."""
+        if self._client is None:
+            from heddle.remote.client import RemoteClient
+
+            self._client = RemoteClient(environ=self._environ, permit=self._permit)
+        return self._client
+
+    async def send(
+        self,
+        request: HttpRequest,
+        policy: RetryPolicy | None,
+        /,
+        *,
+        where: str,
+        warn: Callable[[str], None],
+    ) -> HttpAnswer:
+        """Send a request, and again as its document says; ``warn`` is told of each time.
+
+        Raises:
+            RemoteError: How the last attempt failed.
+        """
+        seconds = self._patience
+        if policy is not None and policy.request_timeout is not None:
+            seconds = policy.request_timeout
+        retries = 0 if policy is None else policy.max_attempts
+        delay = 0.0
+        attempt = 1
+        while True:
+            try:
+                return await self.client.send(request, where=where, seconds=seconds)
+            except RemoteError as error:
+                if policy is None or attempt > retries or not is_retried(error, policy):
+                    raise
+                delay = retry_delay(attempt, delay, error, policy, rng=self._rng)
+                warn(
+                    f"{error}; trying again in {delay:.1f} s "
+                    f"(attempt {attempt + 1} of {retries + 1}, by the retry_policy)"
+                )
+            await trio.sleep(delay)
+            attempt += 1
+
+    async def aclose(self) -> None:
+        """Close the connections that are kept alive."""
+        if self._client is not None:
+            await self._client.aclose()
