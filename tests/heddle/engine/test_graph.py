@@ -12,7 +12,6 @@ from heddle.spec import DocumentError, read_document
 from tests.support.flows import (
     agent,
     branching,
-    component,
     data,
     document,
     edge,
@@ -28,11 +27,6 @@ from tests.support.flows import (
 )
 
 Plain = dict[str, Any]
-
-
-def api(name: str = "ask") -> Plain:
-    """A node of a type that does not run yet."""
-    return component("ApiNode", name, url="http://127.0.0.1:9", http_method="GET")
 
 
 def problems_of(plain: Plain) -> list[str]:
@@ -169,15 +163,6 @@ CASES: dict[str, tuple[Callable[[], Plain], str]] = {
             [edge("pick", "end", "one"), edge("pick", "other", "default")],
         ),
         "EndNode 'other' returns 'x' as integer, and 'end' returns it as string",
-    ),
-    "a node type that does not run yet": (
-        lambda: chain(start(), api(), end()),
-        "is of type ApiNode, which this version of heddle reads and does not run yet",
-    ),
-    "a tool type that does not run yet": (
-        lambda: chain(start(), tool("ask", uses=component("ClientTool", "client")), end()),
-        "'client' is of type ClientTool, which this version of heddle reads and does not "
-        "run yet",
     ),
     "two tools of one name": (
         lambda: chain(
