@@ -244,20 +244,9 @@ class _Compiler:
 
     def _shape(self, node: Component) -> Shape:
         shape = shape_of(node, self.flow)
-        if isinstance(node, PluginComponent) and shape is None:
-            self._problem(node, *wrong_kind(node, "a node"), ".component_type")
-            return UNKNOWN
         if shape is None:
-            runs = ", ".join(
-                sorted(each.__name__ for each in SHAPES if each is not PluginComponent)
-            )
-            self._problem(
-                node,
-                f"node {node.name!r} is of type {node.component_type}, which this version "
-                "of heddle reads and does not run yet",
-                f"Node types that run: {runs}.",
-                ".component_type",
-            )
+            assert isinstance(node, PluginComponent), "all others are nodes"
+            self._problem(node, *wrong_kind(node, "a node"), ".component_type")
             return UNKNOWN
         return shape
 

@@ -462,9 +462,7 @@ SHAPES: Final[Mapping[type[Component], Callable[[Any, Flow], Shape | None]]] = {
 
 
 def shape_of(node: Component, flow: Flow) -> Shape | None:
-    """The node's shape, or None for a type that heddle does not run yet."""
-    reader: Any = SHAPES.get(type(node))
-    if reader is None:
-        return None
+    """The node's shape; None for a component that is no node."""
+    reader: Any = SHAPES[type(node)]
     shape: Shape | None = reader(node, flow)
     return shape

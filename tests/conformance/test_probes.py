@@ -8,8 +8,11 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any, Final
+from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 import pytest
@@ -19,8 +22,7 @@ from tests.support.cases import CASES, MISSING
 
 PROBES: Final = CASES / "agentspec" / "probes.json"
 STUB: Final = "http://127.0.0.1:18083/v1"
-NOT_YET: Final = {"ApiNode"}
-"""Node types that don't run; their cases are left out."""
+SERVICE: Final = "http://127.0.0.1:18083"
 
 pytestmark = pytest.mark.skipif(not PROBES.exists(), reason=MISSING)
 
@@ -57,37 +59,54 @@ OURS: Final[dict[str, dict[str, Any]]] = {
     "cast_obj_to_str": {"r": "'{\"a\":1}'"},
     "start_extra_input": {"r": "a"},
     "branch_bool": {"o": "one"},
+    "api_get": {"path": "/items/a%20b", "n": 5},
 }
 
 # Cases that fail here, and what the error says. Nobody can be asked in a run that nobody
-# talks to; there is no average of nothing.
+# talks to; there is no average of nothing; an answer other than a success is an error.
 REFUSED: Final = {
     "MapNode_average_empty": "there were no items",
+    "api_404": "answered 404 Not Found",
+    "api_allow_list_denied": "which the url_allow_list does not allow",
     "input_message": "there is nobody to ask in this run",
 }
 
 
-def node_types(plain: object) -> set[str]:
-    """Every node type that a document mentions."""
-    found: set[str] = set()
-    if isinstance(plain, dict):
-        kind = plain.get("component_type", "")
-        if str(kind).endswith("Node"):
-            found.add(str(kind))
-        for value in plain.values():
-            found |= node_types(value)
-    elif isinstance(plain, list):
-        for value in plain:
-            found |= node_types(value)
-    return found
-
-
 def cases() -> list[dict[str, Any]]:
-    """The cases whose node types run."""
+    """All of them."""
     if not PROBES.exists():
         return []
-    every = json.loads(PROBES.read_text(encoding="utf-8"))
-    return [case for case in every if not node_types(case["spec"]) & NOT_YET]
+    every: list[dict[str, Any]] = json.loads(PROBES.read_text(encoding="utf-8"))
+    return every
+
+
+class Service(BaseHTTPRequestHandler):
+    """Says what it was asked: the path, and the number in the query."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        parts = urlsplit(self.path)
+        query = parse_qs(parts.query)
+        body = json.dumps({"path": parts.path, "n": int(query["q"][0])}).encode()
+        self.send_response(int(query.get("status", ["200"])[0]))
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[str]:
+    """A service for the cases that ask one."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Service) as running:
+        thread = Thread(target=running.serve_forever, args=(0.05,))
+        thread.start()
+        yield f"http://127.0.0.1:{running.server_port}"
+        running.shutdown()
+        thread.join()
 
 
 @pytest.fixture(scope="module")
@@ -156,9 +175,9 @@ def check_outcome(case: dict[str, Any], found: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", cases(), ids=lambda case: str(case["name"]))
 def test_the_outcome_is_what_the_specification_implies(
-    case: dict[str, Any], endpoint: str, tmp_path: Path
+    case: dict[str, Any], endpoint: str, service: str, tmp_path: Path
 ) -> None:
-    document = json.dumps(case["spec"]).replace(STUB, endpoint)
+    document = placed(case, endpoint, service)
     (tmp_path / "flow.json").write_text(document, encoding="utf-8")
     tools = tmp_path / "tools"
     tools.mkdir()
@@ -183,10 +202,14 @@ def test_the_outcome_is_what_the_specification_implies(
     check_outcome(case, msgspec.json.decode(done.stdout))
 
 
-def as_served(case: dict[str, Any], endpoint: str) -> Any:
+def placed(case: dict[str, Any], endpoint: str, service: str) -> str:
+    """The case's document, with the model and the service where they are here."""
+    return json.dumps(case["spec"]).replace(STUB, endpoint).replace(SERVICE, service)
+
+
+def as_served(case: dict[str, Any], endpoint: str, service: str) -> Any:
     """The case's document, its tools under names of its own: one folder has them all."""
-    text = json.dumps(case["spec"]).replace(STUB, endpoint)
-    spec = json.loads(text)
+    spec = json.loads(placed(case, endpoint, service))
     for component in server_tools(spec):
         component["name"] = tool_name(case, component["name"])
     return spec
@@ -214,9 +237,9 @@ def served(endpoint: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @pytest.mark.parametrize("case", cases(), ids=lambda case: str(case["name"]))
 def test_the_outcome_over_http_is_the_same(
-    case: dict[str, Any], endpoint: str, served: Served
+    case: dict[str, Any], endpoint: str, service: str, served: Served
 ) -> None:
-    body = {"flow": as_served(case, endpoint), "inputs": case["inputs"]}
+    body = {"flow": as_served(case, endpoint, service), "inputs": case["inputs"]}
     answered = served.ask("POST", "/v1/runs", body)
     if fails(case):
         assert answered.status >= 400
@@ -227,4 +250,4 @@ def test_the_outcome_over_http_is_the_same(
 
 
 def test_there_are_as_many_cases_as_when_they_were_counted() -> None:
-    assert len(cases()) == 47
+    assert len(cases()) == 50

@@ -227,15 +227,6 @@ def test_an_unmapped_values_branch_may_be_left_out_with_a_warning() -> None:
     )
 
 
-def test_a_node_that_does_not_run_yet_is_refused_for_that_alone() -> None:
-    plain = flow(
-        [start(), api("say"), end()],
-        ["start", "say"],
-        [edge("say", "end", "somewhere")],
-    )
-    assert len(problems_of(plain)) == 1
-
-
 def test_an_unbranched_edge_out_of_a_branching_node_is_kept_for_replacements() -> None:
     graph = compile_graph(
         read_document(

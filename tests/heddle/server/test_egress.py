@@ -22,7 +22,8 @@ from heddle.services import ModelService
 from heddle.spec import read_document
 from plugins_host.conversation import Message, ModelRequest
 from tests.heddle.server.serving import STRAIGHT, server
-from tests.support.flows import document, end, flow, llm, model, prop, start
+from tests.support.flows import component, document, end, flow, llm, model, prop, start
+from tests.support.http_stub import Answer, http_stub
 from tests.support.model_endpoint import Reply, model_endpoint
 
 
@@ -230,6 +231,42 @@ async def test_a_server_keeps_submitted_flows_out_and_lets_its_own_in(
         await trio.to_thread.run_sync(talk)
         keys = [each.headers.get("authorization") for each in endpoint.requests]
         assert keys == ["Bearer sesame-sesame", None]
+
+
+async def test_requests_of_a_submitted_flow_stay_out_of_private_networks(
+    tmp_path: Path,
+) -> None:
+    def asking_for(url: str) -> dict[str, Any]:
+        node = component("ApiNode", "ask", url=url, http_method="GET")
+        return flow([start(), node, end()], ["start", "ask", "end"])
+
+    def called(url: str) -> dict[str, Any]:
+        uses = component("RemoteTool", "look", url=url, http_method="GET")
+        node = component("ToolNode", "ask", tool=uses)
+        return flow([start(), node, end()], ["start", "ask", "end"])
+
+    async with http_stub(lambda asked: Answer({"a": 1})) as stub:
+        (tmp_path / "flows").mkdir()
+        own = json.dumps(asking_for(f"{stub.url}/own"))
+        (tmp_path / "flows" / "own.json").write_text(own)
+
+        def talk() -> None:
+            with server(tmp_path, "--flows-root", "flows") as served:
+                for plain in (asking_for(stub.url), called(stub.url)):
+                    refused = served.ask("POST", "/v1/runs", {"flow": plain})
+                    assert (refused.status, refused.error[0]) == (400, "SubmissionRefused")
+                    assert "it is a private address" in refused.error[1]
+                hidden = stub.url.replace("127.0.0.1", "{{host}}")
+                body = {"flow": called(hidden), "inputs": {"host": "127.0.0.1"}}
+                failed = served.ask("POST", "/v1/runs", body)
+                assert failed.status == 500
+                assert "not to be reached" in failed.error[1]
+                assert stub.asked == []
+                ours = served.ask("POST", "/v1/runs", {"flowPath": "own.json"})
+                assert ours.json["state"] == {"response": {"a": 1}}
+
+        await trio.to_thread.run_sync(talk)
+    assert [each.path for each in stub.asked] == ["/own"]
 
 
 def test_a_flow_that_asks_for_too_much_holds_up_nobody_else(tmp_path: Path) -> None:
