@@ -195,7 +195,15 @@ def command(
         from heddle.server.supervisor import Plan
 
         _run_workers(
-            Plan(load, bind, workers, max_concurrent, drain_timeout, settings.json_logs)
+            Plan(
+                load,
+                bind,
+                workers,
+                max_concurrent,
+                drain_timeout,
+                settings.json_logs,
+                tls=tls_cert is not None,
+            )
         )
 
 

@@ -97,6 +97,7 @@ class Plan(Struct, frozen=True):
         max_concurrent: Runs at a time, of all together.
         drain_timeout: Seconds.
         json_logs: How logs look.
+        tls: Whether workers speak TLS on the port.
     """
 
     load: Load
@@ -105,6 +106,7 @@ class Plan(Struct, frozen=True):
     max_concurrent: int
     drain_timeout: float
     json_logs: bool
+    tls: bool = False
 
 
 class Supervisor:
@@ -260,7 +262,7 @@ class Supervisor:
         if first:
             for listener in self._listeners:
                 self._log.say(
-                    "info", "listening", address=listener.address, pid=os.getpid(),
+                    "info", "listening", address=self._url(listener), pid=os.getpid(),
                     workers=pids,
                 )  # fmt: skip
         else:
@@ -414,6 +416,11 @@ class Supervisor:
                     time.sleep(0.01)
                 del self._children[child.pid]
                 child.control.close()
+
+    def _url(self, listener: "Listener") -> str:
+        """Where clients find it, which the parent opened without its certificate."""
+        address = listener.address
+        return address.replace("http:", "https:", 1) if self._plan.tls else address
 
     def _of(self, age: int) -> list[Child]:
         return [

@@ -274,4 +274,27 @@ def tls_context(certificate: str, key: str | None = None) -> "ssl.SSLContext":
             where=f"{certificate}{', ' + key if key else ''}",
             fix="Name PEM files with --tls-cert and --tls-key.",
         ) from error
+    _check_dates(certificate)
     return context
+
+
+def _check_dates(certificate: str) -> None:
+    """See that no client will turn away from a certificate for its age."""
+    import ssl
+    import tempfile
+    import time
+
+    text = Path(certificate).read_text(encoding="latin-1")
+    _, begin, rest = text.partition("-----BEGIN CERTIFICATE-----")
+    body, end, _ = rest.partition("-----END CERTIFICATE-----")
+    # The only reader of dates that comes with Python wants a file.
+    with tempfile.NamedTemporaryFile("w", encoding="latin-1") as file:
+        file.write(f"{begin}{body}{end}\n")
+        file.flush()
+        shown = ssl._ssl._test_decode_cert(file.name)  # type: ignore[attr-defined]  # noqa: SLF001
+    if ssl.cert_time_to_seconds(shown["notAfter"]) < time.time():
+        raise CannotListen(
+            f"the certificate has expired on {shown['notAfter']}",
+            where=certificate,
+            fix="Have it renewed.",
+        )
