@@ -174,7 +174,16 @@ def _violations(value: dict[str, Any], schema: dict[str, Any]) -> list[str]:
         return ["$: the schema refers to itself without end"]
     except Exception as error:  # noqa: BLE001  a $ref that leads nowhere, of several classes
         return [f"$: the schema cannot be applied: {error}"]
-    return [f"{each.json_path}: {_shortened(each.message)}" for each in _ordered(errors)]
+    return [f"{each.json_path}: {_shortened(_told(each))}" for each in _ordered(errors)]
+
+
+def _told(error: Any) -> str:
+    """What a violation is, without the value: it may be a key, and this is logged."""
+    message: str = error.message
+    shown = repr(error.instance)
+    if error.validator in ("required", "dependentRequired") or not shown:
+        return message
+    return message.replace(shown, "the value")
 
 
 def _ordered(errors: Iterable[Any]) -> list[Any]:

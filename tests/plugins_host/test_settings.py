@@ -117,7 +117,7 @@ def test_settings_that_do_not_fit_are_refused_with_their_place() -> None:
     error = unfit({"A": {"maxAttempts": "three"}}, {"A": NEEDS_ATTEMPTS})
 
     assert str(error) == (
-        "--plugin-config A: the value does not fit the schema: $.maxAttempts: 'three' is "
+        "--plugin-config A: the value does not fit the schema: $.maxAttempts: the value is "
         "not of type 'number'. Correct the value."
     )
 

@@ -96,7 +96,7 @@ async def _over_a_socket(url: str, context: ssl.SSLContext) -> None:
             await client.send_message(json.dumps(asked))
             seen = ""
             while '"type":"end"' not in seen:
-                seen = await client.get_message()
+                seen = str(await client.get_message())
             assert "completed" in seen
             assert any(name == b"x-request-id" for name, _ in client.handshake_headers)
 
