@@ -192,28 +192,24 @@ def _dropped(count: int) -> dict[str, Any]:
 
 
 def _renderer(*, json: bool) -> Callable[[dict[str, Any]], str]:
-    """What makes a line of an event's fields; loads structlog, which takes a while."""
-    from structlog.processors import JSONRenderer, KeyValueRenderer
-
+    """What makes a line of an event's fields; a package for it would slow the start."""
     if json:
         import msgspec
 
         encode = msgspec.json.Encoder(enc_hook=str).encode
-        as_json: Any = JSONRenderer(serializer=lambda value, **_: encode(value).decode())
 
         def render_json(fields: dict[str, Any]) -> str:
             fields["timestamp"] = _stamp(fields["timestamp"])
-            return f"{as_json(None, '', fields)}\n"
+            return f"{encode(fields).decode()}\n"
 
         return render_json
-    rest = KeyValueRenderer(repr_native_str=False)
 
     def render_text(fields: dict[str, Any]) -> str:
         stamp, level = _stamp(fields.pop("timestamp")), fields.pop("level")
         event = fields.pop("event")
         traceback = fields.pop("traceback", "")
-        shown = {name: _fit(value) for name, value in fields.items()}
-        line = f"{stamp} [{level}] {_plain(event)} {rest(None, '', shown)}".rstrip()
+        shown = " ".join(f"{name}={_fit(value)}" for name, value in fields.items())
+        line = f"{stamp} [{level}] {_plain(event)} {shown}".rstrip()
         return f"{line}\n{_plain(traceback)}\n" if traceback else f"{line}\n"
 
     return render_text
@@ -224,10 +220,10 @@ def _stamp(seconds: float) -> str:
     return f"{whole}.{int(seconds % 1 * 1000):03}Z"
 
 
-def _fit(value: Any) -> Any:
+def _fit(value: Any) -> str:
     """A value as it stands in a line: quoted where it would not be read as one word."""
     if not isinstance(value, str):
-        return value
+        return repr(value)
     plain = value and value.isprintable() and not any(c in value for c in ' "=')
     return value if plain else repr(value)
 
