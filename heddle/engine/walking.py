@@ -187,7 +187,13 @@ class Walking:
             context = NodeContext(
                 node, visit.attempt, run, self._conversation, path, self._within
             )
-            outcome = await self._execution(context, visit)
+            try:
+                outcome = await self._execution(context, visit)
+            except trio.Cancelled:
+                if self._path is not None and context.is_open:
+                    # The run may go on without it: whoever saw it begin sees it end.
+                    _report_failure(context, NodeStopped("it was stopped while it worked"))
+                raise
             if isinstance(outcome, Again):
                 if outcome.delay:
                     await trio.sleep(outcome.delay)
@@ -252,6 +258,7 @@ class Walking:
         context.report(
             NodeStarted(node.name, node.type, given, context.attempt, context.path)
         )
+        context.is_open = True
         if fault is not None:
             return fault
         if substitute is not None:
@@ -265,11 +272,6 @@ class Walking:
             return failed
         except Exception as bug:  # noqa: BLE001  told as one, and ends this run alone
             return EngineFault.of(bug)
-        except trio.Cancelled:
-            if self._path is not None:
-                # The run may go on without it: whoever saw it begin sees it end.
-                _report_failure(context, NodeStopped("it was stopped while it worked"))
-            raise
         return _Settled(result.output, result.branch)
 
     async def _input(self, node: GraphNode) -> State:
@@ -330,6 +332,7 @@ def _branch_of(end: GraphNode) -> str | None:
 
 
 def _report_failure(context: NodeContext, fault: Fault) -> None:
+    context.is_open = False
     context.report(
         NodeFailedEvent(
             context.name, context.type, describe(fault), context.attempt, context.path

@@ -217,6 +217,7 @@ class NodeContext:
     """One execution of one node: who it is and what it may use.
 
     ``path`` is where it is, None at the top; ``conversation`` that of its flow.
+    ``is_open`` is whether readers saw it begin and not fail.
     """
 
     __slots__ = (
@@ -225,6 +226,7 @@ class NodeContext:
         "_within",
         "attempt",
         "conversation",
+        "is_open",
         "name",
         "node",
         "path",
@@ -252,6 +254,7 @@ class NodeContext:
         self.conversation = conversation
         self.path = path
         self.usage: Usage | None = None
+        self.is_open = False
         self._shown = 0
         self._within = within
         # Executions inside it that have shown text.

@@ -272,6 +272,38 @@ async def test_the_first_failure_stops_the_others_and_each_node_has_an_end() -> 
     assert sorted(map(str, began)) == sorted(map(str, ended))
 
 
+async def test_a_node_whose_policy_is_being_asked_when_it_is_stopped_has_an_end() -> None:
+    asked = trio.Event()
+
+    async def after(event: Any, _: Any) -> Any:
+        if event.subject.node_path == ("each", 0, "f"):
+            asked.set()
+            await trio.sleep_forever()
+        return {"action": "pass"}
+
+    async def fail_second(x: int, k: int) -> Mapping[str, Any]:
+        if x == 2:
+            await asked.wait()
+            raise NodeFault("two")
+        return {"y": x}
+
+    events: list[Event] = []
+    with pytest.raises(RunFailed, match="two"):
+        await run_document(
+            mapped("ParallelMapNode"),
+            {"iterated_x": [1, 2]},
+            tools={"f": fail_second},
+            installed=policies(("P", {"node": {"after": after}})),
+            events=events,
+        )
+    ends = [
+        each.error.name
+        for each in events
+        if isinstance(each, NodeFailed) and each.node_path == ("each", 0, "f")
+    ]
+    assert ends == ["NodeStopped"]
+
+
 async def test_what_ends_the_run_comes_before_what_fails_an_item() -> None:
     now = trio.Event()
 
