@@ -54,11 +54,14 @@ class RunTimedOut(RunFailed):
 
 
 class NoWayOn(RunFailed):
-    """A settled node has no edge to leave by."""
+    """A settled node has no edge to leave by.
 
+    ``by`` is the policy that supplied its result, if one did.
+    """
 
-class ReplacementStuck(NoWayOn):
-    """A policy supplied a node's result, and no edge carries on from there."""
+    def __init__(self, what: str, *, where: str, fix: str, by: str | None = None) -> None:
+        super().__init__(what, where=where, fix=fix)
+        self.by = by
 
 
 NOT_THE_FLOW: Final = "The flow is not at fault: this policy is installed beside it."

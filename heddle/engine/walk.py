@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from heddle.engine.faults import LimitReached, NoWayOn, ReplacementStuck
+from heddle.engine.faults import LimitReached, NoWayOn
 from heddle.engine.graph import GraphNode
 
 MAX_RETRY_DELAY_MS: Final = 30_000
@@ -63,12 +63,13 @@ def next_step(
     where = f"node {node.name!r} ({node.type})"
     if replaced_by is not None:
         if node.onward is None:
-            raise ReplacementStuck(
+            raise NoWayOn(
                 f"{replaced_by} supplied this node's result, and a replacement is a result "
                 "and never a route: every edge that leaves the node is labelled "
                 f"({', '.join(sorted(node.branches))})",
                 where=where,
                 fix="Let the policy pass here, or give the node an unbranched edge.",
+                by=replaced_by,
             )
         return Visit(node.onward)
     if branch is None:

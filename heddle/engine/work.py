@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from msgspec import Struct
 
-from heddle.engine.faults import NodeFailed, NoWayOn, ReplacementStuck, SubflowFailed
+from heddle.engine.faults import NodeFailed, NoWayOn, SubflowFailed
 from heddle.engine.graph import GraphNode
 from heddle.engine.http_request import HttpAnswer, HttpRequest
 from heddle.engine.state import State
@@ -322,9 +322,9 @@ class NodeContext:
         shared = self.conversation if conversation is None else conversation
         try:
             ended: Ended = await self.run.enter(plan, state, self, place, shared)
-        except ReplacementStuck:
-            raise
         except (NodeFailed, NoWayOn) as inside:
+            if isinstance(inside, NoWayOn) and inside.by is not None:
+                raise  # what a policy did ends the run
             raise SubflowFailed(inside) from inside
         self.run.at = self.node
         return ended

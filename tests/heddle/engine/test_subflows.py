@@ -14,6 +14,7 @@ from heddle.engine.faults import (
     LimitReached,
     NodeFailed,
     NodeFault,
+    NoWayOn,
     RefusedByPolicy,
     RunFailed,
     RunTimedOut,
@@ -645,3 +646,43 @@ async def test_a_person_is_asked_and_both_messages_are_told() -> None:
     assert [
         (each.sender, each.message) for each in events if isinstance(each, MessageSaid)
     ] == [("agent", "Who are you, Dr?"), ("user", "Ada")]
+
+
+# -- no way on -----------------------------------------------------------------------------
+
+FORKED = inner(
+    "sub",
+    [start(), branching("fork", {"1": "one"}), end()],
+    ["start", "fork"],
+    [edge("fork", "end", "one")],
+)
+
+
+def guarded(subflow: Plain) -> bytes:
+    return document(
+        flow(
+            [start(), catch("guard", subflow), end()],
+            ["start", "guard", "end"],
+            [edge("guard", "end", "caught_exception_branch")],
+        )
+    )
+
+
+async def test_a_branch_that_leads_nowhere_inside_is_a_failure_that_is_caught() -> None:
+    result, _ = await run_document(guarded(FORKED), {"branching_mapping_key": "2"})
+    assert result["caught_exception_info"] == "NoWayOn in the flow"
+
+
+async def test_a_replaced_fork_inside_ends_the_run() -> None:
+    def before(event: Any, _: Any) -> Any:
+        if event.subject.node_name == "fork":
+            return {"action": "replace", "value": {}}
+        return PROCEED
+
+    failed = await failure(
+        guarded(FORKED),
+        {"branching_mapping_key": "1"},
+        installed=policies(("P", {"node": {"before": before}})),
+    )
+    assert isinstance(failed, NoWayOn)
+    assert failed.by is not None
