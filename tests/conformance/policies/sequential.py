@@ -206,10 +206,7 @@ class Story:
             if role == "pick":
                 if settled.by is not None:
                     raise Ended(
-                        "ReplacementStuck",
-                        self.node_name(role),
-                        settled.by,
-                        "never a route",
+                        "NoWayOn", self.node_name(role), settled.by, "never a route"
                     )
                 role = "work" if settled.branch == "again" else "ask"
             else:
