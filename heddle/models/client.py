@@ -48,8 +48,9 @@ from plugins_host import ModelRequest, ModelResponse
 
 # An error body is read for its message; a page longer than this is not read to its end.
 _MAX_ERROR_BODY: Final = 64 * 1024
-# Idle connections of one origin. More are a burst that is over.
-_MAX_IDLE: Final = 256
+# Idle connections of one origin: with a thousand runs at once, each of which asks now and
+# then, fewer would be opened anew all the time. More are a burst that is over.
+_MAX_IDLE: Final = 1024
 # Servers close idle connections after 5 seconds (uvicorn, Node), 60 or more (proxies).
 # A connection that was closed is noticed before it is used, so this bounds only how long
 # an unused one is kept open.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from heddle.launch import ToolsMissing
-from heddle.server.endings import Completed, Ending, Status, Stop
+from heddle.server.endings import Completed, Status, Stop
 from heddle.server.event_log import LIMITS, Batch
 from heddle.server.event_reader import Item, Lagged, Reader
 from heddle.server.failures import failure_response, status_of, told
@@ -55,23 +55,18 @@ async def start_run(service: Service, request: Request, _: str) -> Answer:
             )
         await encoder.plugin.start()
     asked = await service.read(await body_of(request))
-    run = await service.start(
-        asked, stream=streamed or detached, detached=detached, request=request.id
-    )
+    if not (streamed or detached):
+        return _ended(service, await service.carry_out(asked, request=request.id))
+    run = await service.start(asked, stream=True, detached=detached, request=request.id)
     if streamed:
         return await _stream(service, run, encoder)
-    if detached:
-        headers = (*JSON, ("Location", f"/v1/runs/{run.id}"))
-        return Response(202, headers, b'{"run":"%b"}' % run.id.encode())
-    try:
-        ending = await run.wait_ended()
-    finally:
-        run.cancel(Stop.CALLER_LEFT)
-    return _ended(service, run, ending)
+    headers = (*JSON, ("Location", f"/v1/runs/{run.id}"))
+    return Response(202, headers, b'{"run":"%b"}' % run.id.encode())
 
 
-def _ended(service: Service, run: RunHandle, ending: Ending) -> Response:
+def _ended(service: Service, run: RunHandle) -> Response:
     """What a run came to, as an answer."""
+    ending = run.ending
     if isinstance(ending, Completed):
         return Response(
             200,
@@ -104,7 +99,8 @@ async def _stream(
     try:
         item = await reader.next()
         if not isinstance(item, (Batch, Lagged)):
-            return _ended(service, run, await run.wait_ended())
+            await run.wait_ended()
+            return _ended(service, run)
         begun = True
     finally:
         if not begun:

@@ -45,6 +45,11 @@ GRACE: Final = 5.0
 NO_GRACE: Final = 0.5
 """The same after a second signal."""
 
+COLLECTED_EVERY: Final = (20_000, 10, 25)
+"""Thresholds of the collector. A run leaves hardly anything that has to be looked for, and
+looking through what a thousand others have on their hands takes tens of milliseconds, in
+which nothing else goes on. Twenty thousand objects are a few megabytes."""
+
 
 class Loaded(Struct, frozen=True):
     """What a server is made of. Nothing of it has been started."""
@@ -300,6 +305,7 @@ async def _serve(
     # What is there now stays to the end: never look through it for garbage.
     gc.collect()
     gc.freeze()
+    gc.set_threshold(*COLLECTED_EVERY)
     gc.enable()
     async with trio.open_nursery() as nursery:
         gone, closing, closed = trio.Event(), trio.Event(), trio.Event()

@@ -248,3 +248,20 @@ class Service:
             maker=None if brought is None else self.engines.bringing(brought),
             request=request,
         )
+
+    async def carry_out(self, asked: Submission, *, request: str = "") -> RunHandle:
+        """A whole run, for who waits for its end and is cancelled with it.
+
+        Raises:
+            InputsRefused: The flow does not take these.
+            Fault: As `Runs.start`.
+        """
+        await bounded(lambda: self.engines.check_inputs(asked))
+        prepared, brought = asked.prepared, asked.brought
+        return await self.runs.carry_out(
+            prepared,
+            asked.inputs,
+            flow=prepared.plan.graph.name,
+            request=request,
+            maker=None if brought is None else self.engines.bringing(brought),
+        )

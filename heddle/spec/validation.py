@@ -30,6 +30,11 @@ def check(value: Any, schema: Schema) -> Mistakes:
     Raises:
         EffortExceeded: It takes too long.
     """
+    if type(schema) is dict and schema.keys() <= _NOTES:
+        # One type and nothing else, as nearly all values of a flow are declared.
+        kind = schema.get("type")
+        if type(kind) is str and type(value) is _EXACTLY.get(kind):
+            return []
     found: Mistakes = []
     spent = effort()
     if is_plain(schema):
@@ -38,6 +43,18 @@ def check(value: Any, schema: Schema) -> Mistakes:
         found.extend(_check_fully(value, schema, spent))
     return found
 
+
+# Words of a schema of one type that ask nothing of a value beyond it.
+_NOTES: Final = frozenset(("type", "title", "description", "default"))
+# What values of a type nearly always are; all others take the long way.
+_EXACTLY: Final[Mapping[str, type]] = {
+    "string": str,
+    "integer": int,
+    "number": float,
+    "boolean": bool,
+    "array": list,
+    "object": dict,
+}
 
 # What a schema can ask beyond what `_check_plain` looks at. Any other word is a note.
 _BEYOND_PLAIN: Final = frozenset(

@@ -322,6 +322,59 @@ async def test_an_interrupt_beside_a_failure_ends_all_and_the_failure_is_the_run
     assert handles[0].error is fault
 
 
+# -- a run in the task of its caller ------------------------------------------------------
+
+
+async def test_a_caller_that_waits_for_nothing_but_the_end_may_carry_out_a_run() -> None:
+    async with Runs(Scripted(echo)) as runs:
+        run = await runs.carry_out(PREPARED, {"x": 1}, flow="f")
+        assert isinstance(run.ending, Completed)
+        assert (run.status, runs.active, runs.accepted) == (Status.COMPLETED, 0, 1)
+        assert runs.get(run.id) is run
+
+
+async def test_what_goes_wrong_in_a_run_that_is_carried_out_is_its_own_ending() -> None:
+    fault = InputsRefused("no such input")
+    async with Runs(raising(fault)) as runs:
+        run = await runs.carry_out(PREPARED, {}, flow="f")
+        assert run.error is fault
+    async with Runs(raising(ZeroDivisionError())) as runs:
+        assert isinstance((await runs.carry_out(PREPARED, {}, flow="f")).error, RunBroke)
+
+
+async def test_a_run_ends_with_the_caller_that_carries_it_out() -> None:
+    async with Runs(Scripted(hang)) as runs, trio.open_nursery() as nursery:
+
+        async def carry_out() -> None:
+            await runs.carry_out(PREPARED, {}, flow="f")
+            raise AssertionError("it was to be cancelled")
+
+        nursery.start_soon(carry_out)
+        await wait_all_tasks_blocked()
+        (run,) = runs
+        nursery.cancel_scope.cancel()
+    assert isinstance(run.error, RunCancelled)
+    assert (run.error.stop, runs.active) == (Stop.CALLER_LEFT, 0)
+
+
+async def test_a_run_that_is_carried_out_can_be_cancelled_by_others() -> None:
+    async with Runs(Scripted(hang)) as runs, trio.open_nursery() as nursery:
+
+        async def carry_out() -> None:
+            run = await runs.carry_out(PREPARED, {}, flow="f")
+            assert isinstance(run.error, RunCancelled)
+            assert run.error.stop is Stop.ASKED
+            done.set()
+
+        done = trio.Event()
+        nursery.start_soon(carry_out)
+        await wait_all_tasks_blocked()
+        (run,) = runs
+        assert run.cancel() is CancelOutcome.CANCELLED
+        with trio.fail_after(5):
+            await done.wait()
+
+
 # -- who may begin ----------------------------------------------------------------------
 
 

@@ -1,0 +1,193 @@
+"""What heddle-server takes for a run, and what it stays within, over real sockets.
+
+Question: how much of the speed of a bare relay from request to model is left when a run of
+          start, agent and end stands between them, read from a document, with its events
+          kept? And do many runs at once change that?
+Workload: 32 connections, each posting the flow and its inputs over and over, buffered and
+          as an SSE stream; the same with four policies of one process at both halves of
+          `node` and `modelCall`; from 10 to 1,000 connections. Load, model and server are
+          processes of their own; the floor is `bench.relay`.
+Answer:   requests/s, alternating with the floor; p99 over p50; µs of processor time a run
+          and how it changes with the number of runs at once.
+"""
+
+import json
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from bench.bench_policies import NAMES, PYTHON
+from bench.harness import Answer, against_floor, median
+from bench.processes import (
+    Process,
+    Served,
+    heddle_server,
+    process,
+    processor_seconds,
+)
+from tests.support.flows import agent, end, flow, model, prop, start
+
+CONNECTIONS: Final = 32
+SECONDS: Final = 0.8
+ROUNDS: Final = 5
+WIDE: Final = (10, 1_000)
+QUESTION: Final = "What did the fox do, in one sentence?"
+SEAMS: Final = {seam: ["before", "after"] for seam in ("node", "modelCall")}
+
+
+def body(model_port: int, question: str = QUESTION) -> str:
+    """A request for a run of start, agent and end."""
+    asked, answer = prop("question"), prop("answer")
+    document = flow(
+        [
+            start(inputs=[asked]),
+            agent(
+                "ask",
+                inputs=[asked],
+                system_prompt="Answer briefly: {{question}}",
+                outputs=[answer],
+            ),
+            end(outputs=[answer]),
+        ],
+        ["start", "ask", "end"],
+        shared=[model(f"http://127.0.0.1:{model_port}/v1")],
+    )
+    return json.dumps({"flow": document, "inputs": {"question": question}})
+
+
+@contextmanager
+def server(*flags: str, most: int = 2_000, before: str = "") -> Iterator[Served]:
+    """A heddle-server that lets submitted flows reach the stub."""
+    own = ("--allow-net", "127.0.0.1", "--max-concurrent", str(most))
+    with heddle_server(*own, *flags, before=before) as served:
+        yield served
+
+
+@contextmanager
+def policies() -> Iterator[tuple[str, str]]:
+    """The flags that install four policies of one process."""
+    with tempfile.TemporaryDirectory() as folder:
+        parts = [
+            {"componentType": name, "kind": "middleware", "seams": SEAMS} for name in NAMES
+        ]
+        (Path(folder) / "four.py").write_text(PYTHON)
+        manifest = Path(folder) / "four.json"
+        manifest.write_text(
+            json.dumps(
+                {
+                    "name": "four",
+                    "version": "1",
+                    "command": [sys.executable, str(Path(folder) / "four.py")],
+                    "components": parts,
+                }
+            )
+        )
+        yield "--plugin", str(manifest)
+
+
+def asked(
+    client: Process, pid: int, port: int, path: str, body: str, **how: Any
+) -> dict[str, float]:
+    """One round of load, with the processor time of the server a run."""
+    before = processor_seconds(pid)
+    answer: dict[str, float] = client.ask({"port": port, "path": path, "body": body, **how})
+    spent = processor_seconds(pid) - before
+    return {**answer, "cpu": spent / answer["count"] * 1e6}
+
+
+def medians(rounds: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Of each number on its own."""
+    return {key: median([each[key] for each in rounds]) for key in rounds[0]}
+
+
+def side_by_side(
+    client: Process,
+    sides: Sequence[tuple[int, int]],
+    path: str,
+    body: str,
+    **how: Any,
+) -> list[dict[str, float]]:
+    """The medians of each side of (pid, port); they take turns, after one to warm up."""
+    rounds: list[list[dict[str, float]]] = [[] for _ in sides]
+    for number in range(ROUNDS + 1):
+        for (pid, port), kept in zip(sides, rounds, strict=True):
+            answer = asked(client, pid, port, path, body, **how)
+            if number:
+                kept.append(answer)
+    return [medians(kept) for kept in rounds]
+
+
+def _detail(ours: Mapping[str, float], floor: Mapping[str, float]) -> dict[str, float]:
+    return {
+        "p50_ms": round(ours["p50"], 2),
+        "p99_ms": round(ours["p99"], 2),
+        "cpu_us": round(ours["cpu"], 1),
+        "floor_p99_ms": round(floor["p99"], 2),
+        "floor_cpu_us": round(floor["cpu"], 1),
+    }
+
+
+def run() -> Iterator[Answer]:
+    """The answers."""
+    with ExitStack() as stack:
+        stub = int(stack.enter_context(process("bench.model_stub")).line())
+        client = stack.enter_context(process("bench.http_load"))
+        bare = stack.enter_context(process("bench.relay", str(stub)))
+        relay = (bare.pid, int(bare.line()))
+        served = stack.enter_context(server())
+        ours = (served.pid, served.port)
+        guarded = stack.enter_context(server(*stack.enter_context(policies())))
+        how = {"connections": CONNECTIONS, "seconds": SECONDS}
+        sent = body(stub)
+        for path, name in (("/v1/runs", "buffered"), ("/v1/runs?stream=true", "streamed")):
+            run, floor = side_by_side(client, (ours, relay), path, sent, **how)
+            yield against_floor(
+                f"server.{name}",
+                run["rate"],
+                "runs/s",
+                floor=floor["rate"],
+                limit=1 / 3,
+                better="higher",
+                detail=_detail(run, floor),
+            )
+            yield against_floor(
+                f"server.{name}, p99 over p50",
+                run["p99"],
+                "ms",
+                floor=run["p50"],
+                limit=4,
+            )
+        with_policies, without = side_by_side(
+            client, ((guarded.pid, guarded.port), ours), "/v1/runs", sent, **how
+        )
+        yield against_floor(
+            "server.four policies",
+            with_policies["rate"],
+            "runs/s",
+            floor=without["rate"],
+            limit=0.4,
+            better="higher",
+            detail=_detail(with_policies, without),
+        )
+        few, many = (
+            medians(
+                [
+                    asked(
+                        client, *ours, "/v1/runs", sent, connections=wide, seconds=SECONDS
+                    )
+                    for _ in range(ROUNDS)
+                ]
+            )
+            for wide in WIDE
+        )
+        yield against_floor(
+            "server.processor time, 1,000 at once",
+            many["cpu"],
+            "µs/run",
+            floor=few["cpu"],
+            limit=1.2,
+            detail={"runs/s": round(many["rate"]), "runs/s of 10": round(few["rate"])},
+        )

@@ -1,0 +1,83 @@
+"""A model that answers at once: a process of its own, without a parser.
+
+What is asked for is a word in the question: ``hold`` is never answered, ``long 10000`` is
+a stream of so many pieces: the stub says ``held`` and begins when a line comes on standard
+input. All else is answered with 225 characters, in five pieces where a stream is asked for.
+"""
+
+import contextlib
+import re
+import select
+import socket
+import sys
+from typing import Final
+
+from bench.bench_model_client import BUFFERED, HEAD, STREAMED, chunk
+
+_STREAMED: Final = b"".join(STREAMED)
+PIECE: Final = "a word. "
+_LONG: Final = re.compile(rb"long (\d+)")
+
+
+def long_answer(pieces: int) -> bytes:
+    """A stream of so many pieces, as one text."""
+    head = HEAD + b"Content-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+    last = chunk({}, "stop") + b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n"
+    return head + chunk({"content": PIECE}) * pieces + last
+
+
+def main() -> None:
+    """Answer until standard input ends."""
+    listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
+    sys.stdout.write(f"{listener.getsockname()[1]}\n")
+    sys.stdout.flush()
+    poll = select.epoll()
+    poll.register(listener.fileno(), select.EPOLLIN)
+    poll.register(sys.stdin.fileno(), select.EPOLLIN)
+    clients: dict[int, socket.socket] = {}
+    held: list[tuple[socket.socket, bytes]] = []
+    while True:
+        for number, _ in poll.poll():
+            if number == sys.stdin.fileno():
+                if not sys.stdin.buffer.readline():
+                    return
+                for sock, data in held:
+                    sock.sendall(data)
+                held.clear()
+                continue
+            if number == listener.fileno():
+                sock, _ = listener.accept()
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                clients[sock.fileno()] = sock
+                poll.register(sock.fileno(), select.EPOLLIN)
+                continue
+            sock = clients[number]
+            with contextlib.suppress(ConnectionError):
+                if _answer(sock, held):
+                    continue
+            poll.unregister(number)
+            clients.pop(number).close()
+
+
+def _answer(sock: socket.socket, held: list[tuple[socket.socket, bytes]]) -> bool:
+    """Whether there was a question."""
+    asked = sock.recv(65536)
+    if not asked:
+        return False
+    question = asked[asked.find(b'"messages"') :]
+    long = _LONG.search(question)
+    if b"hold" in question:
+        pass
+    elif long is not None:
+        held.append((sock, long_answer(int(long[1]))))
+        sys.stdout.write("held\n")
+        sys.stdout.flush()
+    elif b'"stream":true' in asked:
+        sock.send(_STREAMED)
+    else:
+        sock.send(BUFFERED)
+    return True
+
+
+if __name__ == "__main__":
+    main()
