@@ -27,7 +27,7 @@ MAX_BODY: Final = 32 * 1024 * 1024
 # One read. Several chunks of a stream that arrived together are parsed in one pass.
 _READ: Final = 64 * 1024
 # Reads in a row that found data at once, before the other tasks get a turn.
-_READS_IN_A_ROW: Final = 16
+_READS_IN_A_ROW: Final = 2
 
 # Where `struct tcp_info` of Linux holds the number of bytes that the peer acknowledged.
 _TCP_INFO: Final = getattr(socket, "TCP_INFO", None) if sys.platform == "linux" else None

@@ -88,6 +88,7 @@ class Reader:
     __slots__ = (
         "_armed",
         "_closed",
+        "_knew",
         "_lag",
         "_log",
         "_place",
@@ -113,6 +114,9 @@ class Reader:
         self._task: Task | None = None
         self._armed = False
         self._closed = False
+        # The newest event when it took something last. Of several readers each reads in
+        # its turn, and so takes less than there is: that part is no delay of its own.
+        self._knew = 0
         self.position = max(0, min(start - 1, log.last))
         """The event that was read last."""
         self._turns.readers += 1
@@ -149,10 +153,12 @@ class Reader:
             log.tally.lagged += 1
             log.tally.missed += missed - self.position
             self.position = missed
+            self._knew = log.last
             self._place = _Place.BEHIND
             return lagged
         batch = log.batch(self.position, upto)
         self.position = batch.last
+        self._knew = log.last
         self._place = _Place.LEVEL if batch.last == upto else _Place.BEHIND
         return batch
 
@@ -239,20 +245,20 @@ class Reader:
             return 0
         most = self._lag
         # One event is never too much, whatever its size, or it could not be read at all.
+        late = log.last - self._knew
         if not dropped and (
-            self.behind == 1
-            or (self.behind <= most.events and self._bytes_behind() <= most.bytes)
+            late <= 1 or (late <= most.events and self._bytes_late() <= most.bytes)
         ):
             return 0
         begin = log.tail(most.events // KEPT_SHARE, most.bytes // KEPT_SHARE)
         return begin - 1
 
-    def _bytes_behind(self) -> int:
-        """At least the size of what it has not read."""
+    def _bytes_late(self) -> int:
+        """At least the size of what has come since it took something."""
         log = self._log
         if log.size <= self._lag.bytes:
             return log.size
-        return log.bytes_after(self.position)
+        return log.bytes_after(self._knew)
 
     @enable_ki_protection
     async def _park(self) -> None:
