@@ -129,7 +129,7 @@ class RequestTemplate:
         if not self.host_is_literal:
             return None
         try:
-            return _origin(self._head + "/")[1]
+            return origin_of_url(self._head + "/")[1]
         except ValueError:
             return None
 
@@ -141,7 +141,7 @@ class RequestTemplate:
             yield Flaw("http_method", *flaw)
         if self.host_is_literal:
             try:
-                _origin(self._head + "/")
+                origin_of_url(self._head + "/")
             except ValueError as error:
                 yield Flaw("url", f"this is no HTTP URL: {error}", _URL_FIX)
         elif "@" in _MARK.sub("", self._head):
@@ -255,7 +255,7 @@ class RequestTemplate:
         if filler.missing:
             return ("", "", 0), "", ""
         try:
-            origin = _origin(whole)
+            origin = origin_of_url(whole)
             parts = urlsplit(whole)
         except ValueError as error:
             raise RequestRefused(f"this is no HTTP URL: {error}", fix=_URL_FIX) from None
@@ -356,7 +356,7 @@ _USERINFO: Final = "it has a user or a password in it"
 _USERINFO_FIX: Final = "Put an Authorization header into 'sensitive_headers'."
 
 
-def _origin(url: str) -> tuple[str, str, int]:
+def origin_of_url(url: str) -> tuple[str, str, int]:
     """Scheme, host and port.
 
     Raises:
@@ -436,7 +436,7 @@ def _entry(entry: str) -> Allowed | None:
     if "{{" in entry:
         return None
     try:
-        origin = _origin(entry)
+        origin = origin_of_url(entry)
     except ValueError:
         return None
     path = normal_path(urlsplit(entry).path)

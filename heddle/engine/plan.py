@@ -15,8 +15,9 @@ from heddle.engine.http_flaws import request_problems
 from heddle.engine.lone import as_flow
 from heddle.engine.nodes import RUNNING_FLOWS, WORK
 from heddle.engine.plugin_calls import LLM_CONFIG
-from heddle.engine.refused_tools import tool_problems
+from heddle.engine.refused_tools import tool_problems, toolbox_problems
 from heddle.engine.shapes import flows_in
+from heddle.engine.tool_servers import uses_servers
 from heddle.engine.work import Work
 from heddle.spec import (
     Agent,
@@ -49,12 +50,14 @@ class Plan(Struct, frozen=True, weakref=True):
     """What a run walks.
 
     ``tools`` are the names of tools that it may ask for by node name, with those of the
-    flows inside it; the plans of these have none of their own.
+    flows inside it; the plans of these have none of their own. ``servers`` is whether a
+    run may use the tools of tool servers.
     """
 
     graph: Graph
     work: tuple[Work, ...]
     tools: Mapping[str, tuple[str, ...]]
+    servers: bool = False
 
 
 def make_plan(document: Document, *, name: str = "document") -> Plan:
@@ -79,7 +82,8 @@ def make_plan(document: Document, *, name: str = "document") -> Plan:
             # Nodes of different flows may have one name.
             tools[node.name] = tuple(dict.fromkeys((*tools.get(node.name, ()), *names)))
     whole = plans[document.root]
-    return Plan(whole.graph, whole.work, tools)
+    servers = any(uses_servers(node.component) for node in nodes)
+    return Plan(whole.graph, whole.work, tools, servers)
 
 
 def _work(node: GraphNode, graph: Graph, plans: Mapping[Component, Plan]) -> Work:
@@ -138,10 +142,8 @@ def _unsupported_in_agent(agent: Agent, document: Document) -> Iterator[Problem]
         )
     for transform in agent.transforms:
         yield from _unsupported_transform(transform, document)
-    for other in agent.toolboxes:
-        yield _not_yet(
-            document, other, "parts of an agent", "tools of type ServerTool", "a toolbox"
-        )
+    for box in agent.toolboxes:
+        yield from toolbox_problems(box, document)
 
 
 def _unsupported_llm(llm: Component, document: Document) -> Iterator[Problem]:

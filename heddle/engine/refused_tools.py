@@ -9,15 +9,19 @@ from typing import Final
 
 from heddle.engine.graph import wrong_kind
 from heddle.engine.http_flaws import request_problems
+from heddle.engine.http_request import origin_of_url
 from heddle.engine.tool_use import USERS
 from heddle.spec import (
     BuiltinTool,
     ClientTool,
     Component,
     Document,
+    MCPTool,
+    MCPToolBox,
     PluginComponent,
     Problem,
     RemoteTool,
+    RemoteTransport,
 )
 
 _RUNS: Final = ", ".join(sorted(each.__name__ for each in USERS))
@@ -29,6 +33,8 @@ def tool_problems(tool: Component, document: Document) -> Iterator[Problem]:
     match tool:
         case RemoteTool():
             yield from request_problems(tool, document)
+        case MCPTool():
+            yield from _transport_problems(tool.client_transport, document)
         case PluginComponent():
             yield Problem(place, *wrong_kind(tool, "a tool"))
         case ClientTool():
@@ -53,4 +59,35 @@ def tool_problems(tool: Component, document: Document) -> Iterator[Problem]:
                 f"{tool.name!r} is of type {tool.component_type}, which this version of "
                 "heddle reads and does not run yet",
                 f"What runs as tools: {_RUNS}.",
+            )
+
+
+def toolbox_problems(box: Component, document: Document) -> Iterator[Problem]:
+    """Why this toolbox can't be used; nothing when it can."""
+    if isinstance(box, MCPToolBox):
+        yield from _transport_problems(box.client_transport, document)
+        return
+    assert isinstance(box, PluginComponent), "the reader admits nothing else"
+    place = f"{document.path_of(box)}.component_type"
+    yield Problem(place, *wrong_kind(box, "a toolbox"))
+
+
+def _transport_problems(transport: Component, document: Document) -> Iterator[Problem]:
+    place = document.path_of(transport)
+    if isinstance(transport, PluginComponent):
+        yield Problem(f"{place}.component_type", *wrong_kind(transport, "a transport"))
+    elif isinstance(transport, RemoteTransport):
+        if transport.auth is not None:
+            yield Problem(
+                f"{place}.auth",
+                "heddle does not log in to tool servers by OAuth yet",
+                "Put a token into 'sensitive_headers'.",
+            )
+        try:
+            origin_of_url(transport.url)
+        except ValueError as error:
+            yield Problem(
+                f"{place}.url",
+                f"this is no HTTP URL: {error}",
+                "Write it like https://tools.example.com/mcp.",
             )

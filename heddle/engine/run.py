@@ -53,7 +53,7 @@ class Run:
         for warning in graph.warnings:
             self._report(Warned(str(warning)))
         with trio.move_on_after(self._limits.timeout):
-            ended = await Walking(self._plan, self._context, Conversation()).walk(state)
+            ended = await self._walk(state)
             self._report(FlowCompleted(ended.output, self._context.usage))
             return ended.output
         at = self.at
@@ -61,6 +61,14 @@ class Run:
             self._limits.timeout,
             where=f"node {at.name!r} ({at.type})" if at else f"flow {graph.name!r}",
         )
+
+    async def _walk(self, state: State) -> Ended:
+        walking = Walking(self._plan, self._context, Conversation())
+        remote = self._context.services.remote
+        if remote is None or not self._plan.servers:
+            return await walking.walk(state)
+        async with remote.sessions() as self._context.servers:
+            return await walking.walk(state)
 
 
 def enter(

@@ -16,10 +16,11 @@ from heddle.engine.decisions import Refusal, Substitute
 from heddle.engine.faults import EngineFault, NodeFault, RunFailed, describe
 from heddle.engine.shapes import Properties
 from heddle.engine.state import inside
-from heddle.engine.tool_use import tool_user
+from heddle.engine.tool_servers import BoxedTool, refuse_collisions, tools_of_box
+from heddle.engine.tool_use import servers, tool_user
 from heddle.engine.work import NodeContext
 from heddle.events import ToolCalled, ToolReturned
-from heddle.spec import Effort, EffortExceeded, Tool, check, spending
+from heddle.spec import Agent, Effort, EffortExceeded, MCPToolBox, Tool, check, spending
 from plugins_host import Fault, Message, ToolCall, ToolDefinition, one_of
 
 
@@ -68,6 +69,26 @@ class AgentTools:
         self.by_name = {tool.name: tool for tool in tools}
         self.uses = {tool.name: tool_user(tool) for tool in tools}
         self.definitions = tuple(_definition(tool) for tool in tools)
+
+    async def unpacked(self, agent: Agent, context: NodeContext) -> "AgentTools":
+        """These, and what the toolboxes of the agent bring at this moment.
+
+        Raises:
+            Fault: A server can't be asked, or has not what is wanted of it.
+        """
+        boxes = [each for each in agent.toolboxes if isinstance(each, MCPToolBox)]
+        if not boxes:
+            return self
+        boxed: list[BoxedTool] = []
+        for box in boxes:
+            where = f"MCPToolBox {box.name!r}"
+            offered = await servers(context).offered(box.client_transport, where=where)
+            boxed += tools_of_box(box, offered)
+        names = [*self.by_name, *(each.tool.name for each in boxed)]
+        refuse_collisions(agent.name, names)
+        both = AgentTools([*self.by_name.values(), *(each.tool for each in boxed)])
+        both.definitions = (*self.definitions, *(each.definition for each in boxed))
+        return both
 
     def plan(
         self, calls: Sequence[ToolCall], seen: set[str], prefix: str

@@ -12,8 +12,9 @@ from heddle.engine.http_answer import shape_answer
 from heddle.engine.http_request import HttpAnswer, RequestTemplate
 from heddle.engine.plugin_calls import ToolServices
 from heddle.engine.shapes import Properties, first_declared
+from heddle.engine.tool_servers import ToolServers, shape_tool_answer
 from heddle.engine.work import NodeContext, Remote
-from heddle.spec import Component, RemoteTool, ServerTool
+from heddle.spec import Component, MCPTool, RemoteTool, ServerTool
 
 UseTool: TypeAlias = Callable[
     [Mapping[str, Any], NodeContext, Any], Awaitable[Mapping[str, Any]]
@@ -65,6 +66,34 @@ def _remote_tool(tool: Component, outputs: Properties) -> UseTool:
     return use
 
 
+def _mcp_tool(tool: Component, outputs: Properties) -> UseTool:
+    component = cast("MCPTool", tool)
+    declared = first_declared(outputs, component.outputs)
+    of = f"MCPTool {component.name!r}"
+
+    async def use(
+        arguments: Mapping[str, Any], context: NodeContext, workspace: Any
+    ) -> Mapping[str, Any]:
+        answer = await servers(context).call(
+            component.client_transport, component.name, arguments, where=of
+        )
+        return shape_tool_answer(declared, answer, of=of)
+
+    return use
+
+
+def servers(context: NodeContext) -> ToolServers:
+    """The run's sessions with tool servers.
+
+    Raises:
+        NothingRemote: It has none.
+    """
+    found = context.run.servers
+    if found is None:
+        raise NothingRemote("this run can't use tool servers")
+    return found
+
+
 async def send(
     template: RequestTemplate, given: Mapping[str, Any], context: NodeContext
 ) -> HttpAnswer:
@@ -95,5 +124,6 @@ def remote(context: NodeContext) -> Remote:
 USERS: Final[Mapping[type[Component], Callable[[Component, Properties], UseTool]]] = {
     ServerTool: _server_tool,
     RemoteTool: _remote_tool,
+    MCPTool: _mcp_tool,
 }
 """The types of tools that are used; a document with any other is refused."""

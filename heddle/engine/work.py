@@ -31,6 +31,7 @@ from plugins_host import (
 if TYPE_CHECKING:
     from heddle.engine.gate import Gate, Policies
     from heddle.engine.plan import Plan
+    from heddle.engine.tool_servers import ToolServers
     from plugins_host import Served
 
 Report = Callable[[Event], None]
@@ -115,6 +116,10 @@ class Remote(Protocol):
         """
         ...
 
+    def sessions(self) -> "AbstractAsyncContextManager[ToolServers]":
+        """What one run uses tool servers by; nothing is open once it is left."""
+        ...
+
 
 class Result(NamedTuple):
     """A node's own output, and the branch that it chose (None: the unbranched edge)."""
@@ -171,7 +176,8 @@ class RunContext:
     """One run, as its nodes see it: its services, its policies, what it keeps count of.
 
     ``at`` is the node where the run is, ``executions`` how many it has begun, of the
-    flows inside it too. ``enter`` is how a node has a flow walked.
+    flows inside it too. ``enter`` is how a node has a flow walked, ``servers`` how one uses
+    the tools of tool servers.
     """
 
     __slots__ = (
@@ -181,6 +187,7 @@ class RunContext:
         "executions",
         "gate",
         "limits",
+        "servers",
         "services",
         "usage",
     )
@@ -198,6 +205,7 @@ class RunContext:
         self.enter = enter
         self.at: GraphNode | None = None
         self.executions = 0
+        self.servers: ToolServers | None = None
         self.usage: Usage | None = None
         self._warned: set[tuple[str, str]] = set()
 

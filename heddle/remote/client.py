@@ -6,7 +6,7 @@ that says where. An answer is read whole, up to `MAX_ANSWER`.
 
 import time
 from base64 import b64decode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, Final, cast
@@ -71,7 +71,7 @@ class RemoteClient:
         self._environ = environ
         self._proxies: Proxies | None = None
         self._connector = Connector(permit, ADVICE)
-        self._pools: dict[tuple[Origin, Proxy | None], Pool] = {}
+        self._pools: dict[tuple[Destination, Proxy | None], Pool] = {}
         self._closed = False
 
     @property
@@ -109,6 +109,29 @@ class RemoteClient:
                 raise _told(error, where, strike) from error
         raise RemoteTimedOut(f"timed out after {seconds:g} s", where=where, retryable=True)
 
+    async def begin(
+        self,
+        method: str,
+        origin: Origin,
+        target: str,
+        headers: Sequence[tuple[str, str]],
+        body: bytes,
+        tls: TlsFiles,
+    ) -> tuple[Connection, Pool]:
+        """A connection on which the head of the answer has arrived, and where it goes when
+        the rest was read.
+
+        Raises:
+            ConnectFailed: There is no connection.
+            ConnectionBroken: It ended before the head.
+            BadHttp: What arrived is no HTTP.
+        """
+        to = Destination(origin, tls)
+        proxy = self._proxy(origin, str(origin))
+        pool = self._pool(to, proxy)
+        message = _message(method, origin, target, headers, body, proxy)
+        return await self._begun(message, to, proxy, pool), pool
+
     def _proxy(self, origin: Origin, where: str) -> Proxy | None:
         if self._proxies is None:
             try:
@@ -119,8 +142,8 @@ class RemoteClient:
                 ) from error
         return self._proxies.proxy_for(origin)
 
-    def _pool(self, origin: Origin, proxy: Proxy | None) -> Pool:
-        key = (origin, proxy)
+    def _pool(self, to: Destination, proxy: Proxy | None) -> Pool:
+        key = (to, proxy)
         pool = self._pools.get(key)
         if pool is None:
             if len(self._pools) >= _MAX_POOLS:
@@ -138,9 +161,12 @@ class RemoteClient:
         where: str,
         strike: "_Strike",
     ) -> HttpAnswer:
-        pool = self._pool(origin, proxy)
-        message = _message(request, origin, proxy)
-        connection = await self._begun(message, origin, proxy, pool)
+        to = Destination(origin)
+        pool = self._pool(to, proxy)
+        message = _message(
+            request.method, origin, request.target, request.headers, request.body, proxy
+        )
+        connection = await self._begun(message, to, proxy, pool)
         try:
             if not 200 <= connection.status < 300:
                 raise await _refused(connection, request, where=where, strike=strike)
@@ -166,7 +192,7 @@ class RemoteClient:
             pool.give_back(connection)
 
     async def _begun(
-        self, message: bytes, origin: Origin, proxy: Proxy | None, pool: Pool
+        self, message: bytes, to: Destination, proxy: Proxy | None, pool: Pool
     ) -> Connection:
         """A connection on which the head of the answer has arrived.
 
@@ -185,7 +211,7 @@ class RemoteClient:
             raise ConnectFailed("heddle is shutting down")
         for other in self._pools.values():
             other.expire(trio.current_time() - _IDLE_PATIENCE)
-        connection = await self._connector.open(Destination(origin), proxy)
+        connection = await self._connector.open(to, proxy)
         await _begin(connection, message)
         return connection
 
@@ -205,17 +231,24 @@ async def _begin(connection: Connection, message: bytes) -> None:
         raise
 
 
-def _message(request: HttpRequest, origin: Origin, proxy: Proxy | None) -> bytes:
+def _message(
+    method: str,
+    origin: Origin,
+    target: str,
+    headers: Sequence[tuple[str, str]],
+    body: bytes | None,
+    proxy: Proxy | None,
+) -> bytes:
     through = proxy is not None and origin.scheme == "http"
-    target = f"{origin}{request.target}" if through else request.target
-    given = {name.lower() for name, _ in request.headers}
-    lines = [f"{request.method} {target} HTTP/1.1", f"Host: {origin.authority}"]
+    shown = f"{origin}{target}" if through else target
+    given = {name.lower() for name, _ in headers}
+    lines = [f"{method} {shown} HTTP/1.1", f"Host: {origin.authority}"]
     lines += [f"{name}: {value}" for name, value in _DEFAULTS if name.lower() not in given]
-    lines += [f"{name}: {value}" for name, value in request.headers]
+    lines += [f"{name}: {value}" for name, value in headers]
     if through and proxy is not None and proxy.userinfo is not None:
         lines.append(f"Proxy-Authorization: {basic(proxy.userinfo)}")
-    body = request.body or b""
-    if body or request.method in ("POST", "PUT", "PATCH"):
+    body = body or b""
+    if body or method in ("POST", "PUT", "PATCH"):
         lines.append(f"Content-Length: {len(body)}")
     return "\r\n".join([*lines, "", ""]).encode("latin-1") + body
 

@@ -1,6 +1,7 @@
 """What the engine asks of the outside beyond models and tools, for any number of runs."""
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +15,7 @@ from heddle.spec import RetryPolicy
 if TYPE_CHECKING:
     from heddle.models.connect import Permit
     from heddle.remote.client import RemoteClient
+    from heddle.remote.servers import Sessions
 
 PATIENCE: Final = 30.0
 """Seconds that a request may take which names no time of its own."""
@@ -87,6 +89,12 @@ class RemoteService:
                 )
             await trio.sleep(delay)
             attempt += 1
+
+    def sessions(self) -> "AbstractAsyncContextManager[Sessions]":
+        """The sessions of one run with tool servers; opened when first used."""
+        from heddle.remote.servers import open_sessions
+
+        return open_sessions(self.client)
 
     async def aclose(self) -> None:
         """Close the connections that are kept alive."""

@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 
 from msgspec import Struct
 
-from heddle.engine.http_request import RequestTemplate
+from heddle.engine.http_request import RequestTemplate, origin_of_url
 from heddle.engine.plan import Plan
 from heddle.server.failures import SubmissionRefused
 from heddle.server.pattern_rules import refuse_patterns
@@ -26,6 +26,10 @@ from heddle.spec import (
     OpenAiCompatibleConfig,
     Property,
     RemoteTool,
+    RemoteTransport,
+    SSEmTLSTransport,
+    StdioTransport,
+    StreamableHTTPmTLSTransport,
 )
 from heddle.spec.llms import Model
 from plugins_host.conversation import ModelRequest, ModelResponse
@@ -132,6 +136,8 @@ class Checker:
             for each in structs_in(node.component):
                 if isinstance(each, (ApiNode, RemoteTool)):
                     self._check_request(each, f"node {node.name!r}")
+                elif isinstance(each, (StdioTransport, RemoteTransport)):
+                    self._check_transport(each, f"node {node.name!r}")
         with self._lock:
             self._passed[id(plan)] = plan
 
@@ -172,6 +178,31 @@ class Checker:
         if host is not None and not self._reach.permits_as_written(host):
             if isinstance(component, RemoteTool):
                 where = f"{where}, {template.label}"
+            raise SubmissionRefused(
+                f"a submitted flow may not reach {host}: it is a private address",
+                where=where,
+                fix=_ALLOW,
+            )
+
+    def _check_transport(
+        self, transport: StdioTransport | RemoteTransport, where: str
+    ) -> None:
+        """A tool server is a process of the operator's machine, or a host."""
+        where = f"{where}, {transport.component_type} {transport.name!r}"
+        if isinstance(transport, StdioTransport):
+            raise SubmissionRefused(
+                "a submitted flow starts no programs of the server",
+                where=where,
+                fix="Reach the tool server over HTTP.",
+            )
+        if isinstance(transport, (SSEmTLSTransport, StreamableHTTPmTLSTransport)):
+            raise SubmissionRefused(
+                "certificates are files of the server; a submitted flow reads none",
+                where=where,
+                fix="Use a transport without them.",
+            )
+        host = origin_of_url(transport.url)[1]
+        if not self._reach.permits_as_written(host):
             raise SubmissionRefused(
                 f"a submitted flow may not reach {host}: it is a private address",
                 where=where,

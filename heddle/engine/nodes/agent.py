@@ -32,11 +32,13 @@ MAX_ROUNDS: Final = 10
 def agent(node: GraphNode, graph: Graph) -> Waiting:
     """Ask, run the tools asked for, ask again; the first answer without calls is it."""
     component = cast("Agent", cast("AgentNode", node.component).agent)
-    tools = AgentTools([tool for tool in component.tools if isinstance(tool, Tool)])
+    own = AgentTools([tool for tool in component.tools if isinstance(tool, Tool)])
     answers = _Answers(node.shape.outputs)
     transforms = _transforms(component)
 
-    async def ask(context: NodeContext, messages: tuple[Message, ...]) -> ModelResponse:
+    async def ask(
+        context: NodeContext, messages: tuple[Message, ...], tools: AgentTools
+    ) -> ModelResponse:
         if transforms is not None:
             messages = await transforms.before(context, messages)
         response = await call_model(
@@ -60,6 +62,7 @@ def agent(node: GraphNode, graph: Graph) -> Waiting:
             messages.insert(0, Message("system", system))
         if transforms is not None:
             transforms.tell(context)
+        tools = await own.unpacked(component, context)
         ids: set[str] = set()
         gate = context.run.gate
         repaired = False
@@ -68,7 +71,7 @@ def agent(node: GraphNode, graph: Graph) -> Waiting:
                 if gate is not None and gate.asked.round_before:
                     await gate.round_before(context, number, MAX_ROUNDS)
                 try:
-                    response = await ask(context, tuple(messages))
+                    response = await ask(context, tuple(messages), tools)
                 except Rejected as rejected:
                     return Result(await answers.rejected(rejected))
                 if response.tool_calls:

@@ -22,7 +22,17 @@ from heddle.services import ModelService
 from heddle.spec import read_document
 from plugins_host.conversation import Message, ModelRequest
 from tests.heddle.server.serving import STRAIGHT, server
-from tests.support.flows import component, document, end, flow, llm, model, prop, start
+from tests.support.flows import (
+    agent,
+    component,
+    document,
+    end,
+    flow,
+    llm,
+    model,
+    prop,
+    start,
+)
 from tests.support.http_stub import Answer, http_stub
 from tests.support.model_endpoint import Reply, model_endpoint
 
@@ -267,6 +277,42 @@ async def test_requests_of_a_submitted_flow_stay_out_of_private_networks(
 
         await trio.to_thread.run_sync(talk)
     assert [each.path for each in stub.asked] == ["/own"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "words"),
+    [
+        ("StdioTransport", {"command": "sh"}, "starts no programs of the server"),
+        (
+            "StreamableHTTPTransport",
+            {"url": "http://127.0.0.1:9/mcp"},
+            "may not reach 127.0.0.1: it is a private address",
+        ),
+        ("SSETransport", {"url": "http://[::1]:9/mcp"}, "may not reach ::1"),
+        (
+            "StreamableHTTPmTLSTransport",
+            {"url": "https://h/", "key_file": "k", "cert_file": "c", "ca_file": "a"},
+            "certificates are files of the server",
+        ),
+    ],
+)
+def test_a_submitted_flow_uses_no_tool_servers_of_the_inside(
+    kind: str, fields: dict[str, Any], words: str
+) -> None:
+    transport = component(kind, "things", **fields)
+    uses = component("MCPTool", "add", client_transport=transport)
+    in_node = component("ToolNode", "ask", tool=uses)
+    in_agent = agent("ask")
+    in_agent["agent"]["toolboxes"] = [
+        component("MCPToolBox", "box", client_transport=transport)
+    ]
+    for node in (in_node, in_agent):
+        public = model("http://h/v1")
+        plain = flow([start(), node, end()], ["start", "ask", "end"], shared=[public])
+        plan = make_plan(read_document(document(plain)))
+        with pytest.raises(SubmissionRefused) as caught:
+            Checker(Reach(())).check(Submitted("flow", plan, ()))
+        assert words in str(caught.value)
 
 
 def test_a_flow_that_asks_for_too_much_holds_up_nobody_else(tmp_path: Path) -> None:
