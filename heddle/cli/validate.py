@@ -1,7 +1,7 @@
 """``heddle validate``: everything that is wrong with a flow, at once. Runs nothing."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -13,6 +13,11 @@ from plugins_host import Fault
 
 if TYPE_CHECKING:
     from heddle.installation import Installed
+    from heddle.spec import Formats
+    from heddle.spec.places import Places
+
+MOST_QUOTED: Final = 1 << 20
+"""Bytes of a document whose lines are quoted: each problem is looked for from its start."""
 
 
 @click.command(
@@ -68,12 +73,16 @@ def command(
     for flow in flows:
         report = check(flow, tools_dir, installed, format_)
         status = status if report["valid"] else 1
+        said = report["problems"] or report["warnings"]
+        places = places_of(flow, format_, installed.formats) if said else None
         if as_json:
             import msgspec
 
+            if places is not None:
+                locate(report, places)
             click.echo(fit_json(msgspec.json.encode(report)))
         else:
-            tell(flow, report)
+            tell(flow, report, places)
     return status
 
 
@@ -137,7 +146,33 @@ def tool_problems(
     ]
 
 
-def tell(flow: str, report: dict[str, Any]) -> None:
+def places_of(flow: str, format: str | None, formats: "Formats") -> "Places | None":  # noqa: A002
+    """Where things are in a document; None where nobody would look, or can tell."""
+    from heddle.spec.places import Places
+
+    try:
+        if not Path(flow).is_file() or Path(flow).stat().st_size > MOST_QUOTED:
+            return None
+        data = Path(flow).read_bytes()
+        entry = formats.named(format) if format else formats.of(data, flow)
+        if entry.name not in ("json", "yaml"):
+            return None
+        return Places(data.decode(), entry.name)
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def locate(report: dict[str, Any], places: "Places") -> None:
+    """Add line and column, counted from 1, to what can be found in the text."""
+    from heddle.spec.places import line_and_column
+
+    for each in (*report["problems"], *report["warnings"]):
+        span = places.find(each["path"])
+        if span is not None:
+            each["line"], each["column"] = line_and_column(places.text, span.start)
+
+
+def tell(flow: str, report: dict[str, Any], places: "Places | None" = None) -> None:
     """The same for a person: problems and warnings on stderr, a verdict on stdout."""
     from plugins_host import sentence
 
@@ -145,6 +180,8 @@ def tell(flow: str, report: dict[str, Any]) -> None:
         for each in report[group]:
             text = sentence(each["what"], where=each["path"], fix=each["fix"])
             click.echo(f"{mark} {fit(flow)} {fit(text)}", err=True)
+            if places is not None:
+                quote(flow, places, each["path"])
     if report["valid"]:
         count = len(report["warnings"])
         noted = f", {count} warning{'s' * (count != 1)}" if count else ""
@@ -152,3 +189,12 @@ def tell(flow: str, report: dict[str, Any]) -> None:
     else:
         count = len(report["problems"])
         click.echo(f"{fit(flow)}: {count} problem{'s' * (count != 1)}", err=True)
+
+
+def quote(flow: str, places: "Places", path: str) -> None:
+    """Print the line that a problem is about, if it is to be found."""
+    from heddle.cli.excerpts import excerpt
+
+    span = places.find(path)
+    if span is not None:
+        click.echo("\n".join(excerpt(flow, places.text, span)), err=True)

@@ -52,7 +52,7 @@ def test_json_is_for_programs(heddle: Heddle, flow: WriteFlow, tmp_path: Path) -
     good, bad = map(json.loads, done.stdout.splitlines())
     assert good == {"flow": "flow.json", "valid": True, "problems": [], "warnings": []}
     assert bad["valid"] is False
-    assert {"path", "what", "fix"} == set(bad["problems"][0])
+    assert {"path", "what", "fix", "line", "column"} == set(bad["problems"][0])
     assert done.status == 1
     assert done.stderr == ""
 
