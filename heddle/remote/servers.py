@@ -49,6 +49,7 @@ class Session:
         self.ending = trio.Event()
         self.client: Client | None = None
         self.error: Exception | None = None
+        self.over = False
 
 
 class Sessions:
@@ -74,7 +75,7 @@ class Sessions:
         client = await self._session(transport, where)
         found: list[Offered] = []
         cursor: str | None = None
-        with _told(where, transport):
+        with self._told(where, transport):
             while len(found) < MAX_TOOLS:
                 page = await client.list_tools(cursor=cursor)
                 found += (
@@ -101,7 +102,7 @@ class Sessions:
             ToolServerFault: It failed, or the server can't be asked.
         """
         client = await self._session(transport, where)
-        with _told(where, transport):
+        with self._told(where, transport):
             result = await client.call_tool(name, dict(arguments))
         text = "\n".join(map(_text, result.content))
         if result.is_error:
@@ -111,7 +112,7 @@ class Sessions:
 
     async def _session(self, transport: Component, where: str) -> "Client":
         session = self._open.get(id(transport))
-        if session is None:
+        if session is None or session.over:
             session = self._open[id(transport)] = Session()
             self._nursery.start_soon(self._keep, transport, session)
         await session.ready.wait()
@@ -152,7 +153,26 @@ class Sessions:
             if session.client is not None:
                 LOG.warning("%s: %s", transport.name, _reason(error))
         finally:
+            session.over = True
             session.ready.set()
+
+    @contextmanager
+    def _told(self, where: str, transport: Component) -> Iterator[None]:
+        """What the SDK raises becomes a fault; who asks again finds a new session where
+        this one is gone."""
+        try:
+            yield
+        except Fault:
+            raise
+        except Exception as error:
+            if _is_closed(error):
+                session = self._open[id(transport)]
+                session.over = True
+                session.ending.set()
+            raise ServerUnreachable(
+                f"its tool server {transport.name!r} gave no answer: {_reason(error)}",
+                where=where,
+            ) from error
 
 
 _FIXES: Final = {
@@ -208,15 +228,8 @@ def _reason(error: BaseException | None) -> str:
     return words or type(error).__name__
 
 
-@contextmanager
-def _told(where: str, transport: Component) -> Iterator[None]:
-    """What the SDK raises becomes a fault."""
-    try:
-        yield
-    except Fault:
-        raise
-    except Exception as error:
-        raise ServerUnreachable(
-            f"its tool server {transport.name!r} gave no answer: {_reason(error)}",
-            where=where,
-        ) from error
+def _is_closed(error: Exception) -> bool:
+    """Whether the SDK says that there is no other side any more."""
+    from mcp_types import CONNECTION_CLOSED
+
+    return getattr(error, "code", None) == CONNECTION_CLOSED

@@ -43,7 +43,9 @@ def whoami() -> str:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
+    if len(sys.argv) > 2:
+        server.run(transport="sse", host="127.0.0.1", port=int(sys.argv[1]))
+    elif len(sys.argv) > 1:
         server.run(transport="streamable-http", host="127.0.0.1", port=int(sys.argv[1]))
     else:
         server.run(transport="stdio")

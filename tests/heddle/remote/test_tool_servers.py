@@ -86,12 +86,12 @@ async def ran(
 
 
 @contextmanager
-def served() -> Iterator[int]:
+def served(*more: str) -> Iterator[int]:
     """The server over HTTP, in a process of its own."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port: int = free.getsockname()[1]
     process = subprocess.Popen(
-        [sys.executable, SERVER, str(port)], stderr=subprocess.DEVNULL, cwd="/"
+        [sys.executable, SERVER, str(port), *more], stderr=subprocess.DEVNULL, cwd="/"
     )
     try:
         until = time.monotonic() + 30
@@ -218,6 +218,32 @@ async def test_a_toolbox_that_does_not_fit_its_server_fails_the_agent(
 async def test_a_tool_that_fails_fails_its_node_with_what_is_said(port: int) -> None:
     with pytest.raises(NodeFailed, match="failed: Error executing tool boom"):
         await ran(tool("ask", uses=mcp("boom", http(port))))
+
+
+async def test_a_server_over_server_sent_events_is_used() -> None:
+    with served("sse") as port:
+        transport = component("SSETransport", "things", url=f"http://127.0.0.1:{port}/sse")
+        remote = RemoteService({})
+        uses = mcp("add", transport, inputs=ADD)
+        found = await ran(tool("ask", uses=uses), inputs={"a": 1}, remote=remote)
+        assert found["result"] == 11
+        assert remote.client.open_connections == 0
+
+
+async def test_after_a_server_died_the_next_use_starts_it_again() -> None:
+    models = FakeModels(
+        [
+            ModelResponse("", tool_calls=(ToolCall("c1", "die", "{}"),)),
+            ModelResponse("", tool_calls=(ToolCall("c2", "add", '{"a": 1}'),)),
+            "two",
+        ]
+    )
+    boxed = agent("ask", tools=[])
+    boxed["agent"]["toolboxes"] = [box(stdio(), tool_filter=["die", "add"])]
+    await ran(boxed, models=models)
+    answers = [json.loads(models.requests[n].messages[-1].content) for n in (1, 2)]
+    assert "gave no answer" in answers[0]["error"]
+    assert answers[1] == {"result": 2}
 
 
 async def test_a_server_that_dies_in_a_call_is_told_of() -> None:
