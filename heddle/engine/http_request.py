@@ -478,6 +478,11 @@ def _value_flaw(name: str, value: str) -> tuple[str, str] | None:
     )
 
 
+def header_problem(name: str, value: str) -> tuple[str, str] | None:
+    """What is wrong with a header, and what to do; None for a sound one."""
+    return _header_flaw(name) or _value_flaw(name, value)
+
+
 def _written(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 

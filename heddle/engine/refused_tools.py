@@ -9,7 +9,7 @@ from typing import Final
 
 from heddle.engine.graph import wrong_kind
 from heddle.engine.http_flaws import request_problems
-from heddle.engine.http_request import origin_of_url
+from heddle.engine.http_request import header_problem, origin_of_url
 from heddle.engine.tool_use import USERS
 from heddle.spec import (
     BuiltinTool,
@@ -83,6 +83,10 @@ def _transport_problems(transport: Component, document: Document) -> Iterator[Pr
                 "heddle does not log in to tool servers by OAuth yet",
                 "Put a token into 'sensitive_headers'.",
             )
+        for field in ("headers", "sensitive_headers"):
+            for name, value in (getattr(transport, field) or {}).items():
+                if wrong := header_problem(name, value):
+                    yield Problem(f"{place}.{field}", *wrong)
         try:
             origin_of_url(transport.url)
         except ValueError as error:

@@ -100,7 +100,7 @@ class RemoteClient:
         """
         origin = Origin(cast("Scheme", request.scheme), request.host, request.port)
         where = f"{where} ({request.method} {origin})"
-        strike = _Strike(request.secrets)
+        strike = Strike(request.secrets)
         proxy = self._proxy(origin, where)
         with trio.move_on_after(seconds):
             try:
@@ -159,7 +159,7 @@ class RemoteClient:
         origin: Origin,
         proxy: Proxy | None,
         where: str,
-        strike: "_Strike",
+        strike: "Strike",
     ) -> HttpAnswer:
         to = Destination(origin)
         pool = self._pool(to, proxy)
@@ -260,7 +260,7 @@ _DEFAULTS: Final = (
 )
 
 
-class _Strike:
+class Strike:
     """Takes secrets out of texts, in every form in which they are likely to come back."""
 
     def __init__(self, secrets: tuple[str, ...]) -> None:
@@ -283,7 +283,7 @@ class _Strike:
         return text
 
 
-def _told(error: Exception, where: str, strike: _Strike) -> RemoteError:
+def _told(error: Exception, where: str, strike: Strike) -> RemoteError:
     error.args = tuple(strike(str(part)) for part in error.args)
     if isinstance(error, ConnectFailed):
         return RemoteUnreachable(
@@ -297,7 +297,7 @@ def _told(error: Exception, where: str, strike: _Strike) -> RemoteError:
 
 
 async def _refused(
-    connection: Connection, request: HttpRequest, *, where: str, strike: _Strike
+    connection: Connection, request: HttpRequest, *, where: str, strike: Strike
 ) -> RemoteRefused:
     status, headers = connection.status, connection.headers
     if 300 <= status < 400:
@@ -322,7 +322,7 @@ async def _refused(
 
 
 def _redirect(
-    status: int, headers: Mapping[bytes, bytes], *, where: str, strike: _Strike
+    status: int, headers: Mapping[bytes, bytes], *, where: str, strike: Strike
 ) -> RemoteRefused:
     target = "elsewhere"
     with suppress(ValueError):

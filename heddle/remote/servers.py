@@ -15,6 +15,7 @@ import trio
 
 from heddle import __version__
 from heddle.engine.tool_servers import Offered, ToolAnswer, ToolServerFault, failed
+from heddle.models.complaints import shorten
 from heddle.spec import Component, StdioTransport
 from plugins_host import Fault
 
@@ -106,7 +107,7 @@ class Sessions:
             result = await client.call_tool(name, dict(arguments))
         text = "\n".join(map(_text, result.content))
         if result.is_error:
-            raise failed(where, text[:_MAX_SAID])
+            raise failed(where, _strike(transport, text))
         structured = result.structured_content
         return ToolAnswer(text, structured if isinstance(structured, dict) else None)
 
@@ -119,7 +120,8 @@ class Sessions:
         if session.client is None:
             cause = session.error
             raise ServerUnreachable(
-                f"its tool server {transport.name!r} can't be used: {_reason(cause)}",
+                f"its tool server {transport.name!r} can't be used: "
+                f"{_strike(transport, _reason(cause))}",
                 where=where,
                 fix=_FIXES[isinstance(transport, StdioTransport)],
             ) from cause
@@ -151,7 +153,7 @@ class Sessions:
         except Exception as error:  # noqa: BLE001  told to whoever uses the session
             session.error = error
             if session.client is not None:
-                LOG.warning("%s: %s", transport.name, _reason(error))
+                LOG.warning("%s: %s", transport.name, _strike(transport, _reason(error)))
         finally:
             session.over = True
             session.ready.set()
@@ -170,7 +172,8 @@ class Sessions:
                 session.over = True
                 session.ending.set()
             raise ServerUnreachable(
-                f"its tool server {transport.name!r} gave no answer: {_reason(error)}",
+                f"its tool server {transport.name!r} gave no answer: "
+                f"{_strike(transport, _reason(error))}",
                 where=where,
             ) from error
 
@@ -224,8 +227,17 @@ def _reason(error: BaseException | None) -> str:
         return "it ended"
     if isinstance(error, FileNotFoundError):
         return "its command is not there"
-    words = " ".join(str(error).split())[:_MAX_SAID]
-    return words or type(error).__name__
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _strike(transport: Component, text: str) -> str:
+    """The text, shortened, without what the document keeps secret of its transport."""
+    secrets = getattr(transport, "sensitive_headers", None) or {}
+    if not secrets:
+        return shorten(text, _MAX_SAID)
+    from heddle.remote.client import Strike
+
+    return shorten(Strike(tuple(secrets.values()))(text), _MAX_SAID)
 
 
 def _is_closed(error: Exception) -> bool:

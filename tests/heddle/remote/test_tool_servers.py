@@ -37,6 +37,7 @@ from tests.support.flows import (
     start,
     tool,
 )
+from tests.support.http_stub import Answer, Asked, http_stub
 
 Plain = dict[str, Any]
 SERVER = str(Path(__file__).parent / "mcp_server.py")
@@ -220,6 +221,21 @@ async def test_a_tool_that_fails_fails_its_node_with_what_is_said(port: int) -> 
         await ran(tool("ask", uses=mcp("boom", http(port))))
 
 
+async def test_what_a_server_says_is_told_without_the_secrets_of_its_transport() -> None:
+    def answer(asked: Asked) -> Answer:
+        message = json.loads(asked.body or b"{}")
+        told = f"no {asked.headers['x-key']} here"
+        error = {"code": -1, "message": told}
+        error = {"jsonrpc": "2.0", "id": message.get("id"), "error": error}
+        return Answer(error, headers={"content-type": "application/json"})
+
+    async with http_stub(answer) as stub:
+        transport = http(stub.port, sensitive_headers={"X-Key": "hush-hush"})
+        with pytest.raises(NodeFailed) as caught:
+            await ran(tool("ask", uses=mcp("add", transport)))
+    assert "no *** here" in str(caught.value)
+
+
 async def test_a_server_over_server_sent_events_is_used() -> None:
     with served("sse") as port:
         transport = component("SSETransport", "things", url=f"http://127.0.0.1:{port}/sse")
@@ -331,6 +347,11 @@ async def test_without_the_sdk_it_is_said_how_to_install_it(
         (
             http(9, url="things/mcp"),
             "this is no HTTP URL: it has no scheme",
+        ),
+        (http(9, headers={"x": "a\r\nb: c"}), "has characters that no header has"),
+        (
+            http(9, sensitive_headers={"Host": "x"}),
+            "the header 'Host' is written by heddle",
         ),
         (
             http(
