@@ -238,10 +238,10 @@ class RequestTemplate:
                         "has characters that end one",
                         fix="Pass a host name alone.",
                     )
-                if not literal_scheme and self._tail and "?" in value:
+                if not literal_scheme and self._tail and re.search("[?#]", value):
                     raise RequestRefused(
                         f"{_name(piece)!r} stands for the beginning of a URL, and its "
-                        "value has a query in it",
+                        "value has a query or a fragment in it",
                         fix="Pass scheme, host and the beginning of the path.",
                     )
             head += value

@@ -290,20 +290,6 @@ async def test_servers_are_held_to_where_a_flow_may_go(port: int) -> None:
         await ran(tool("ask", uses=mcp("add", http(port))), remote=remote)
 
 
-async def test_the_time_server_of_the_protocols_authors_is_used() -> None:
-    transport = stdio(args=["-m", "mcp_server_time"])
-    found = await ran(
-        tool(
-            "ask",
-            uses=mcp("get_current_time", transport, inputs=[prop("timezone")]),
-            outputs=[prop("timezone"), prop("datetime")],
-        ),
-        inputs={"timezone": "Europe/Berlin"},
-    )
-    assert found["timezone"] == "Europe/Berlin"
-    assert found["datetime"].startswith("20")
-
-
 async def test_a_cancelled_run_ends_the_server_and_what_it_started(tmp_path: Path) -> None:
     noted = tmp_path / "pid"
     slow = tmp_path / "slow.py"
