@@ -31,6 +31,7 @@ from heddle.server.serve import GRACE
 from heddle.server.worker import Given, Load, run_worker
 from heddle.server.workers import LEAVING, SERVING, STATE, Board, Ledger, Mailboxes, Peers
 from heddle.server.workers import control as wire
+from heddle.server.workers.orphans import end_with
 from plugins_host import Fault
 
 if TYPE_CHECKING:
@@ -341,18 +342,22 @@ class Supervisor:
         for end in (ours, theirs):
             end.setblocking(False)
         gc.freeze()
+        parent = os.getpid()
         pid = os.fork()
         if not pid:
-            self._be_worker(row, theirs, ours)
+            self._be_worker(row, theirs, ours, parent)
         theirs.close()
         child = Child(row, pid, ours, age)
         self._children[pid] = child
         self._selector.register(ours, selectors.EVENT_READ, child)
 
-    def _be_worker(self, row: int, control: socket.socket, parents: socket.socket) -> None:
+    def _be_worker(
+        self, row: int, control: socket.socket, parents: socket.socket, parent: int
+    ) -> None:
         """What the child does from here on; does not return."""
         status = 70
         try:
+            end_with(parent)
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             # An end that a sibling held open would never tell that the parent is gone.

@@ -6,6 +6,7 @@
     control    what the parent and a worker tell each other
     peers      what a worker asks another: HTTP over those connections
     following  a sibling's run, followed for a socket
+    orphans    the end of a worker whose parent is gone
 
 Who starts and watches workers is `heddle.server.supervisor`; what a worker does with all
 this is `heddle.server.worker`.

@@ -173,11 +173,7 @@ class Peers:
         Raises:
             Unreachable: It is gone, or says nothing.
         """
-        with trio.move_on_after(PATIENCE) as scope:
-            sock = await self._mail.connect(row)
-        if scope.cancelled_caught:
-            raise Unreachable
-        incoming = Incoming(sock)
+        incoming = Incoming(await self._connect(row))
         try:
             asked = urlencode(tuple(query))
             target = f"{quote(path)}?{asked}" if asked else quote(path)
@@ -188,6 +184,11 @@ class Peers:
             incoming.close()
             raise
         return incoming
+
+    async def _connect(self, row: int) -> socket.socket:
+        with trio.move_on_after(PATIENCE):
+            return await self._mail.connect(row)
+        raise Unreachable
 
     async def ask(
         self, row: int, method: str, path: str, query: Iterable[tuple[str, str]] = ()

@@ -89,6 +89,13 @@ def run(served: Served, **inputs: Any) -> Any:
     return served.ask("POST", "/v1/runs", {"flow": FLOW, "inputs": inputs})
 
 
+def timed(served: Served) -> float:
+    """How long a run took that is refused nothing, seen from outside."""
+    begun = time.monotonic()
+    assert run(served, a=1).status == 200
+    return time.monotonic() - begun
+
+
 class Asked:
     """Runs beside the test."""
 
@@ -179,8 +186,7 @@ def test_a_killed_process_fails_what_it_was_asked_and_the_next_works(
 
 
 def test_what_policies_said_is_counted(served: Served, tmp_path: Path) -> None:
-    for _ in range(3):
-        run(served, a=1)
+    took = [timed(served) for _ in range(3)]
     run(served, refuse=True, pause=0.3, mark=str(tmp_path / "slow"))
     [plugin] = plugins(served)
     mark = tmp_path / "asked"
@@ -188,7 +194,7 @@ def test_what_policies_said_is_counted(served: Served, tmp_path: Path) -> None:
     served.until(mark.exists)
     os.kill(plugin, signal.SIGKILL)
     asked.done()
-    run(served, a=1)
+    took.append(timed(served))
     text = served.ask("GET", "/metrics").body.decode()
     values = dict(
         line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#")
@@ -202,7 +208,9 @@ def test_what_policies_said_is_counted(served: Served, tmp_path: Path) -> None:
     count = values[f"heddle_consultation_seconds_count{{{place}}}"]
     assert count == "9.0"
     quick = values[f'heddle_consultation_seconds_bucket{{half="before",le="0.25",{rest}}}']
-    assert quick == "8.0"
+    # Two a run, and neither took longer than its run did; on a busy machine some did.
+    assert 2 * sum(each < 0.25 for each in took) <= float(quick) <= 8
+    assert float(values[f"heddle_consultation_seconds_sum{{{place}}}"]) >= 0.3
     assert values['heddle_plugin_restarts_total{plugin="gate"}'] == "1.0"
 
 
