@@ -1,13 +1,14 @@
 # Two commands do all the set-up on a machine with Python >= 3.11, make and a package index:
 #   make demo    a worked flow with policies, run for real, no credential needed
 #   make test    linters and the whole test suite
-# More: make check (types and coverage too), make bench, make lock, make clean.
+# More: make check (types and coverage too), make chaos (runs disturbed for half a minute),
+# make bench, make lock, make clean.
 
 PYTHON ?= python3
 JOBS ?= 4
 PIP := -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test check lint types coverage bench lock clean help
+.PHONY: demo test check lint types coverage chaos bench lock clean help
 
 help:
 	@sed -n 's/^#   *//p' Makefile
@@ -50,6 +51,9 @@ coverage: .venv/ready
 	.venv/bin/coverage report
 
 check: lint types coverage
+
+chaos: .venv/ready
+	.venv/bin/python -m tests.pressure
 
 bench: .venv/ready
 	.venv/bin/python -m bench
