@@ -7,6 +7,7 @@ that what holds for requests holds here: proxies, certificates, where flows may 
 """
 
 import logging
+import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from heddle import __version__
+from heddle.engine.faults import RunFailed
 from heddle.engine.tool_servers import Offered, ToolAnswer, ToolServerFault, failed
 from heddle.models.complaints import shorten
 from heddle.spec import Component, StdioTransport
@@ -34,7 +36,7 @@ _MAX_SAID: Final = 300
 LOG: Final = logging.getLogger("heddle.mcp")
 
 
-class McpMissing(Fault):
+class McpMissing(RunFailed):
     """The SDK that speaks to tool servers is not installed."""
 
 
@@ -73,10 +75,10 @@ class Sessions:
         Raises:
             ServerUnreachable: It can't be asked.
         """
-        client = await self._session(transport, where)
+        session, client = await self._session(transport, where)
         found: list[Offered] = []
         cursor: str | None = None
-        with self._told(where, transport):
+        with _told(where, transport, session):
             while len(found) < MAX_TOOLS:
                 page = await client.list_tools(cursor=cursor)
                 found += (
@@ -102,8 +104,8 @@ class Sessions:
         Raises:
             ToolServerFault: It failed, or the server can't be asked.
         """
-        client = await self._session(transport, where)
-        with self._told(where, transport):
+        session, client = await self._session(transport, where)
+        with _told(where, transport, session):
             result = await client.call_tool(name, dict(arguments))
         text = "\n".join(map(_text, result.content))
         if result.is_error:
@@ -111,7 +113,7 @@ class Sessions:
         structured = result.structured_content
         return ToolAnswer(text, structured if isinstance(structured, dict) else None)
 
-    async def _session(self, transport: Component, where: str) -> "Client":
+    async def _session(self, transport: Component, where: str) -> "tuple[Session, Client]":
         session = self._open.get(id(transport))
         if session is None or session.over:
             session = self._open[id(transport)] = Session()
@@ -125,7 +127,7 @@ class Sessions:
                 where=where,
                 fix=_FIXES[isinstance(transport, StdioTransport)],
             ) from cause
-        return session.client
+        return session, session.client
 
     async def _keep(self, transport: Component, session: Session) -> None:
         """Hold one session open until the run is over."""
@@ -158,25 +160,6 @@ class Sessions:
             session.over = True
             session.ready.set()
 
-    @contextmanager
-    def _told(self, where: str, transport: Component) -> Iterator[None]:
-        """What the SDK raises becomes a fault; who asks again finds a new session where
-        this one is gone."""
-        try:
-            yield
-        except Fault:
-            raise
-        except Exception as error:
-            if _is_closed(error):
-                session = self._open[id(transport)]
-                session.over = True
-                session.ending.set()
-            raise ServerUnreachable(
-                f"its tool server {transport.name!r} gave no answer: "
-                f"{_strike(transport, _reason(error))}",
-                where=where,
-            ) from error
-
 
 _FIXES: Final = {
     True: "Check its command, and what it prints.",
@@ -194,7 +177,11 @@ async def open_sessions(client: "RemoteClient") -> AsyncIterator[Sessions]:
         McpMissing: The SDK is not installed.
     """
     try:
-        import mcp  # noqa: F401
+        if "mcp" in sys.modules:
+            _load()
+        else:
+            # Other runs go on meanwhile.
+            await trio.to_thread.run_sync(_load)
     except ImportError as error:
         raise McpMissing(
             "the flow uses tools of an MCP server, and the MCP SDK is not installed",
@@ -210,6 +197,32 @@ async def open_sessions(client: "RemoteClient") -> AsyncIterator[Sessions]:
         sessions.end()
     if ended is not None:
         raise ended
+
+
+def _load() -> None:
+    """Import the SDK, which takes a second."""
+    import mcp  # noqa: F401
+
+    import heddle.remote.mcp_transports  # noqa: F401
+
+
+@contextmanager
+def _told(where: str, transport: Component, session: Session) -> Iterator[None]:
+    """What the SDK raises becomes a fault; who asks again finds a new session where this
+    one is gone."""
+    try:
+        yield
+    except Fault:
+        raise
+    except Exception as error:
+        if _is_closed(error):
+            session.over = True
+            session.ending.set()
+        raise ServerUnreachable(
+            f"its tool server {transport.name!r} gave no answer: "
+            f"{_strike(transport, _reason(error))}",
+            where=where,
+        ) from error
 
 
 def _text(part: Any) -> str:
