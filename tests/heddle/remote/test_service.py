@@ -133,7 +133,7 @@ async def test_what_comes_badly_is_an_error_and_leaves_no_connection(
 ) -> None:
     monkeypatch.setattr(module, "MAX_ANSWER", 2000)
     async with http_stub(lambda asked: answer) as stub:
-        service = RemoteService({}, patience=0.2)
+        service = RemoteService({}, patience=0.2 if answer.hang else 60)
         with pytest.raises(kind) as caught:
             await sent(service, request_to(stub))
         assert words in str(caught.value)
