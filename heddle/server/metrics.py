@@ -20,6 +20,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 from heddle.policy_counts import BUCKETS
 from heddle.server.numbers import Numbers
+from heddle.server.workers.board import CONNECTIONS
 
 if TYPE_CHECKING:
     from heddle.server.service import Service
@@ -80,13 +81,18 @@ class ServerCollector(Collector):
         runs = GaugeMetricFamily(
             "heddle_worker_active_runs", "Runs that are going on", labels=("worker",)
         )
+        connections = GaugeMetricFamily(
+            "heddle_worker_connections", "Clients that are connected", labels=("worker",)
+        )
         for row in peers.board.present():
+            connections.add_metric((str(row),), peers.board.get(row, CONNECTIONS))
             numbers = self._shown.get(row)
             if numbers is not None:
                 memory.add_metric((str(row),), numbers.gauges["resident"])
                 runs.add_metric((str(row),), numbers.gauges["active_runs"])
         yield memory
         yield runs
+        yield connections
         yield CounterMetricFamily(
             "heddle_worker_restarts",
             "Workers that ended on their own and were replaced",

@@ -300,7 +300,7 @@ async def _serve(
         listeners,
         limits=limits,
         report=Reporter(log),
-        shared=service.peers is not None,
+        share=None if service.peers is None else service.peers.share,
     )
     # What is there now stays to the end: never look through it for garbage.
     gc.collect()

@@ -13,7 +13,7 @@ import errno
 import socket
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
 from trio.abc import Stream
@@ -77,6 +77,20 @@ class _Guarded:
                 self.report.accept_failed(error)
 
 
+class Share(Protocol):
+    """The part in all connections of one of the processes that accept them together."""
+
+    def hold(self, count: int) -> None:
+        """This process has so many."""
+
+    def ahead(self) -> bool:
+        """Whether another process should take the next one."""
+        ...
+
+    async def give_way(self) -> None:
+        """Let it, for a moment."""
+
+
 class Server:
     """An HTTP/1.1 server for one handler."""
 
@@ -87,10 +101,11 @@ class Server:
         *,
         limits: Limits | None = None,
         report: Report | None = None,
-        shared: bool = False,
+        share: Share | None = None,
     ) -> None:
-        """Make one; ``shared`` says that other processes accept from its listeners."""
-        self._in_a_row = 1 if shared else _ACCEPTED_IN_A_ROW
+        """Make one; with a ``share`` other processes accept from its listeners too."""
+        self._share = share
+        self._in_a_row = _ACCEPTED_IN_A_ROW if share is None else 1
         self.handler = handler
         self.limits = Limits() if limits is None else limits
         self.report: Report = _Guarded(report)
@@ -180,6 +195,11 @@ class Server:
                 await trio.lowlevel.wait_readable(listener.sock)
                 if self._full:
                     await self._wait_for_room()
+            if self._share is not None and self._share.ahead():
+                await trio.lowlevel.wait_readable(listener.sock)
+                await self._share.give_way()
+                if self._share.ahead():
+                    continue
             try:
                 sock, address = listener.sock.accept()
             except BlockingIOError:
@@ -240,6 +260,7 @@ class Server:
         """A connection that counts from now on."""
         connection = Connection(wire, self, client, trio.current_time())
         self._connections.add(connection)
+        self._counted()
         return connection
 
     async def _serve(self, connection: Connection) -> None:
@@ -247,7 +268,12 @@ class Server:
             await connection.run()
         finally:
             self._connections.discard(connection)
+            self._counted()
             self._room.set()
+
+    def _counted(self) -> None:
+        if self._share is not None:
+            self._share.hold(len(self._connections))
 
     def _make_room(self) -> bool:
         """Close some that nobody works for, the longest waiting first; whether any."""

@@ -1,6 +1,7 @@
 """Several processes that are one server: what they share, and how they talk.
 
     board      numbers in shared memory: runs and connections of each worker
+    share      a worker's part in all connections
     ledger     what each counted, kept when it is gone
     mail       connections between workers
     control    what the parent and a worker tell each other

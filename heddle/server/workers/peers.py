@@ -23,6 +23,7 @@ from heddle.server.http import (
 from heddle.server.workers.board import Board, Room
 from heddle.server.workers.ledger import Ledger
 from heddle.server.workers.mail import Mailboxes
+from heddle.server.workers.share import Share
 
 PATIENCE: Final = 10.0
 """Seconds for a sibling to begin its answer. It has nothing to wait for."""
@@ -137,6 +138,7 @@ class Peers:
         self.row = row
         self.most = most
         self.room = Room(board, row, most)
+        self.share = Share(board, row)
         self._mail = mail
 
     @property

@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import socket
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,23 @@ async def follow_and_cancel(url: str, runs: list[str]) -> None:
     for numbers in seen.values():
         assert numbers == list(range(1, len(numbers) + 1))
     assert set(seen) == set(runs)
+
+
+def connections(served: Served) -> list[int]:
+    """How many each worker has."""
+    text = served.ask("GET", "/metrics").body.decode()
+    found = re.findall(r"^heddle_worker_connections\{.*\} (\d+)", text, re.MULTILINE)
+    return [int(each) for each in found]
+
+
+def test_workers_share_the_connections_of_a_burst(tmp_path: Path) -> None:
+    with server(tmp_path, "--workers", "2") as served, ExitStack() as stack:
+        clients = [stack.enter_context(socket.socket()) for _ in range(64)]
+        for client in clients:
+            client.setblocking(False)
+            client.connect_ex(("127.0.0.1", served.port))
+        served.until(lambda: sum(connections(served)) >= 64)
+        assert min(connections(served)) >= 16
 
 
 def test_the_limit_of_runs_is_that_of_all_workers_together(tmp_path: Path) -> None:
