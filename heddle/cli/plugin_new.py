@@ -68,7 +68,7 @@ KINDS: Final[Mapping[str, Kind]] = {
         "a policy that gates tool calls",
         f"""And with a flow that uses tools:
 
-  {WITH_FLOW} \\
+  {WITH_FLOW} --tools-dir tools \\
     --plugin-config {{Type}}='{{{{"words": ["rm"]}}}}'
 """,
     ),
@@ -130,9 +130,8 @@ KINDS: Final[Mapping[str, Kind]] = {
 NEXT: Final = """\
 {folder}/ holds {does}, its manifest and a test. Try them:
 
-  cd {folder}
-  {test}
-  heddle plugin check {module}.json
+  (cd {folder} && {test})
+  heddle plugin check {folder}/{module}.json
 
 """
 

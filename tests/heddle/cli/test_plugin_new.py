@@ -30,7 +30,8 @@ async def test_new_plugins_of_every_kind_pass_their_tests_and_their_checks(
         flags = ["--kind", kind, "--language", language]
         made = CliRunner().invoke(command, [str(tmp_path / kind / "word-thing"), *flags])
         assert made.exit_code == 0, made.output
-        assert f"heddle plugin check {MANIFESTS[language]}" in made.output
+        manifest = tmp_path / kind / "word-thing" / MANIFESTS[language]
+        assert f"heddle plugin check {manifest}" in made.output
         assert "{" not in made.output.replace('{"', "")
 
     async def test(kind: str) -> None:
@@ -125,7 +126,9 @@ def test_a_name_that_only_python_has_is_free_in_javascript(heddle: Heddle) -> No
 
 
 def test_the_commands_that_it_shows_can_be_typed(heddle: Heddle) -> None:
-    assert "  cd 'my policies/gate'\n" in heddle("plugin", "new", "my policies/gate").stdout
+    shown = heddle("plugin", "new", "my policies/gate").stdout
+    assert "  (cd 'my policies/gate' && python test_gate.py)\n" in shown
+    assert "  heddle plugin check 'my policies/gate'/gate.json\n" in shown
 
 
 def test_nothing_is_overwritten(heddle: Heddle, tmp_path: Path) -> None:
@@ -188,5 +191,5 @@ def test_settings_are_checked_and_given(heddle: Heddle) -> None:
     wrong, right = checked('Gate={"words": 1}'), checked('Gate={"words": ["ls"]}')
 
     assert wrong.status == 1
-    assert "$.words: 1 is not of type 'array'" in wrong.stderr
+    assert "$.words: the value is not of type 'array'" in wrong.stderr
     assert "reject: 'ls' is not allowed" in right.stdout
