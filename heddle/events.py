@@ -27,6 +27,8 @@ class RunEvent(Struct, frozen=True, tag_field="type", rename="camel", omit_defau
     """Base of every event. The tag is the word on the wire.
 
     ``node_path`` is there for nodes of sub-flows: from the outermost node to this one.
+    ``agent`` is there when several agents work in one node: the name of the one whose
+    text or tool call it is.
     """
 
 
@@ -74,6 +76,7 @@ class TokenDelta(RunEvent, frozen=True, tag="token_delta"):
     node_name: str
     delta: str
     node_path: NodePath | None = None
+    agent: str | None = None
 
 
 class TokensDiscarded(RunEvent, frozen=True, tag="token_discard"):
@@ -86,6 +89,7 @@ class TokensDiscarded(RunEvent, frozen=True, tag="token_discard"):
     node_name: str
     characters: int
     node_path: NodePath | None = None
+    agent: str | None = None
 
 
 class ToolCalled(RunEvent, frozen=True, tag="tool_call"):
@@ -97,6 +101,7 @@ class ToolCalled(RunEvent, frozen=True, tag="tool_call"):
     tool_call_id: str
     started_at: float
     node_path: NodePath | None = None
+    agent: str | None = None
 
 
 class ToolReturned(RunEvent, frozen=True, tag="tool_result"):
@@ -109,6 +114,7 @@ class ToolReturned(RunEvent, frozen=True, tag="tool_result"):
     tool_result: Any = None
     error: ErrorInfo | None = None
     node_path: NodePath | None = None
+    agent: str | None = None
 
 
 class Warned(RunEvent, frozen=True, tag="warning"):

@@ -142,6 +142,10 @@ class AgentStopped(NodeFault):
     """An agent used up its rounds without an answer."""
 
 
+class TeamStopped(AgentStopped):
+    """The agents of one node used up the rounds that they have together."""
+
+
 class EngineFault(NodeFault):
     """Something in heddle broke: a bug of ours, told as one."""
 

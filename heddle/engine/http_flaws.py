@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+from heddle.engine.agents import members_of, tools_of
 from heddle.engine.http_request import Described, RequestTemplate
 from heddle.spec import (
-    Agent,
     AgentNode,
     ApiNode,
     Component,
@@ -36,7 +36,10 @@ def _requests(node: Component) -> Iterator[Described]:
             yield request
         case ToolNode(tool=RemoteTool() as request):
             yield request
-        case AgentNode(agent=Agent(tools=tools)):
-            yield from (tool for tool in tools if isinstance(tool, RemoteTool))
+        case AgentNode(agent=agent):
+            for member in members_of(agent):
+                yield from (
+                    tool for tool in tools_of(member) if isinstance(tool, RemoteTool)
+                )
         case _:
             return

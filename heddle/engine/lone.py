@@ -7,6 +7,7 @@ from typing import Final, cast
 
 import msgspec
 
+from heddle.engine.shapes import agent_inputs, agent_outputs
 from heddle.spec import (
     A2AAgent,
     Agent,
@@ -34,15 +35,16 @@ def as_flow(document: Document) -> Document:
     agent = document.root
     if not isinstance(agent, AGENTS):
         return document
-    start = StartNode(id="start", name="start", inputs=agent.inputs)
+    inputs, outputs = agent_inputs(agent), agent_outputs(agent)
+    start = StartNode(id="start", name="start", inputs=inputs)
     node = AgentNode(id="agent", name=agent.name or "agent", agent=agent)
-    end = EndNode(id="end", name="end", outputs=agent.outputs)
+    end = EndNode(id="end", name="end", outputs=outputs)
     edges = (_edge(start, node), _edge(node, end))
     flow = Flow(
         id="flow",
         name=node.name,
-        inputs=agent.inputs,
-        outputs=agent.outputs,
+        inputs=inputs,
+        outputs=outputs,
         start_node=start,
         nodes=(start, node, end),
         control_flow_connections=edges,

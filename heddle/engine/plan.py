@@ -10,13 +10,14 @@ from typing import Final
 
 from msgspec import Struct
 
+from heddle.engine.agents import members_of, plain_agent, team_tool_names, tools_of
 from heddle.engine.graph import Graph, GraphNode, compile_graphs, wrong_kind
 from heddle.engine.http_flaws import request_problems
 from heddle.engine.lone import as_flow
 from heddle.engine.nodes import RUNNING_FLOWS, WORK
 from heddle.engine.plugin_calls import LLM_CONFIG
 from heddle.engine.refused_tools import tool_problems, toolbox_problems
-from heddle.engine.shapes import flows_in
+from heddle.engine.shapes import flows_in, typed
 from heddle.engine.tool_servers import uses_servers
 from heddle.engine.work import Work
 from heddle.spec import (
@@ -31,6 +32,7 @@ from heddle.spec import (
     InMemoryCollectionDatastore,
     LlmConfig,
     LlmNode,
+    ManagerWorkers,
     MessageSummarizationTransform,
     OllamaConfig,
     OpenAiCompatibleConfig,
@@ -38,12 +40,17 @@ from heddle.spec import (
     PluginComponent,
     Problem,
     ServerTool,
+    SpecializedAgent,
+    Swarm,
     ToolNode,
     VllmConfig,
 )
 
 MODELS: Final = (OpenAiConfig, OpenAiCompatibleConfig, VllmConfig, OllamaConfig, LlmConfig)
 """LLM configurations that calls can be made for."""
+
+
+_AGENTS: Final = "Agent, SpecializedAgent, Swarm, ManagerWorkers, Flow"
 
 
 class Plan(Struct, frozen=True, weakref=True):
@@ -98,8 +105,13 @@ def _tool_names(node: GraphNode) -> tuple[str, ...]:
     match node.component:
         case ToolNode(tool=ServerTool(name=name)):
             return (name,)
-        case AgentNode(agent=Agent(tools=tools)):
-            return tuple(tool.name for tool in tools if isinstance(tool, ServerTool))
+        case AgentNode(agent=agent):
+            return tuple(
+                tool.name
+                for member in members_of(agent)
+                for tool in tools_of(member)
+                if isinstance(tool, ServerTool)
+            )
         case _:
             return ()
 
@@ -116,19 +128,88 @@ def _unsupported(node: GraphNode, document: Document) -> Iterator[Problem]:
         case PluginComponent() as component:
             yield from _unsupported_in_plugin(component, document)
         case AgentNode(agent=agent):
-            if isinstance(agent, Flow):
-                return
-            if isinstance(agent, Agent):
-                yield from _unsupported_in_agent(agent, document)
-            else:
-                yield _not_yet(
-                    document, agent, "agents of an AgentNode", "Agent, Flow", "an agent"
-                )
+            match agent:
+                case Flow():
+                    return
+                case Agent() | SpecializedAgent():
+                    yield from _unsupported_in_agent(agent, document)
+                case ManagerWorkers() | Swarm():
+                    yield from _unsupported_in_team(agent, document)
+                case _:
+                    yield _not_yet(
+                        document, agent, "agents of an AgentNode", _AGENTS, "an agent"
+                    )
         case _:
             return
 
 
-def _unsupported_in_agent(agent: Agent, document: Document) -> Iterator[Problem]:
+def _specialization_problems(
+    agent: SpecializedAgent, document: Document
+) -> Iterator[Problem]:
+    """Why a specialized agent can't be made of its base; nothing when it can."""
+    base, more = agent.agent, agent.agent_specialization_parameters
+    parts = ((base, "an Agent"), (more, "AgentSpecializationParameters"))
+    for part, wanted in parts:
+        if isinstance(part, PluginComponent):
+            place = f"{document.path_of(part)}.component_type"
+            yield Problem(place, *wrong_kind(part, wanted))
+    ours, theirs = typed(base.inputs or ()), typed(more.inputs or ())
+    for title in sorted(ours.keys() & theirs.keys()):
+        if ours[title] != theirs[title]:
+            yield Problem(
+                f"{document.path_of(more)}.inputs",
+                f"input {title!r} is of another type than the input of that name of agent "
+                f"{base.name!r}",
+                "Give both one type, or this one another name.",
+            )
+
+
+def _unsupported_in_team(
+    team: ManagerWorkers | Swarm, document: Document
+) -> Iterator[Problem]:
+    members = members_of(team)
+    kind = f"members of a {type(team).__name__}"
+    for member in members:
+        if isinstance(member, (Agent, SpecializedAgent)):
+            yield from _unsupported_in_agent(member, document)
+        else:
+            yield _not_yet(document, member, kind, "Agent, SpecializedAgent", "an agent")
+    place = document.path_of(team)
+    names = Counter(member.name for member in members)
+    for name in sorted(name for name in names if names[name] > 1):
+        yield Problem(
+            place,
+            f"{names[name]} agents of {team.name!r} are named {name!r}, and they call each "
+            "other by name",
+            "Give each agent a name of its own.",
+        )
+    for speaker, taken in team_tool_names(team):
+        for name in sorted(name for name, times in taken.items() if times > 1):
+            yield Problem(
+                place,
+                f"{taken[name]} workers of {team.name!r} would both be the tool {name!r}",
+                "Give them names that differ in letters, digits, '_' or '-'.",
+            )
+        for tool in tools_of(speaker):
+            if tool.name in taken:
+                yield Problem(
+                    f"{document.path_of(speaker)}.tools",
+                    f"tool {tool.name!r} of agent {speaker.name!r} has the name by which "
+                    f"it reaches other agents of {team.name!r}",
+                    "Give the tool another name.",
+                )
+
+
+def _unsupported_in_agent(
+    agent: Agent | SpecializedAgent, document: Document
+) -> Iterator[Problem]:
+    if isinstance(agent, SpecializedAgent):
+        flaws = list(_specialization_problems(agent, document))
+        if flaws:
+            yield from flaws
+            return
+    place = document.path_of(agent)
+    agent = plain_agent(agent)
     yield from _unsupported_llm(agent.llm_config, document)
     for tool in agent.tools:
         yield from tool_problems(tool, document)
@@ -136,7 +217,7 @@ def _unsupported_in_agent(agent: Agent, document: Document) -> Iterator[Problem]
     times = Counter(names)
     for name in sorted(name for name in times if times[name] > 1):
         yield Problem(
-            f"{document.path_of(agent)}.tools",
+            f"{place}.tools",
             f"agent {agent.name!r} has {times[name]} tools named {name!r}",
             "Give each tool a name of its own.",
         )

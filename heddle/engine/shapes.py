@@ -20,6 +20,7 @@ from heddle.spec import (
     FlowNode,
     InputMessageNode,
     LlmNode,
+    ManagerWorkers,
     MapNode,
     OutputMessageNode,
     ParallelFlowNode,
@@ -27,7 +28,9 @@ from heddle.spec import (
     PluginComponent,
     Property,
     Reduction,
+    SpecializedAgent,
     StartNode,
+    Swarm,
     ToolNode,
     placeholders,
 )
@@ -139,6 +142,44 @@ def flow_branches(flow: Flow) -> frozenset[str]:
     return frozenset(each.branch_name for each in flow.nodes if isinstance(each, EndNode))
 
 
+def agent_inputs(agent: Component) -> Properties:
+    """What an agent is given: a specialized one what both parts name, a team what it
+    declares, or else who talks to the user."""
+    match agent:
+        case SpecializedAgent(agent=base, agent_specialization_parameters=more):
+            both = (*agent_inputs(base), *(more.inputs or ()), *(agent.inputs or ()))
+            return tuple({each.title: each for each in both}.values())
+        case ManagerWorkers(group_manager=first) | Swarm(first_agent=first):
+            return first_declared(agent.inputs, agent_inputs(first))
+        case _:
+            return first_declared(getattr(agent, "inputs", None))
+
+
+def agent_outputs(agent: Component) -> Properties:
+    """What an agent gives: a specialized one what its base does, a team what it declares,
+    or else who talks to the user."""
+    match agent:
+        case SpecializedAgent(agent=base):
+            return first_declared(agent.outputs, agent_outputs(base))
+        case ManagerWorkers(group_manager=first) | Swarm(first_agent=first):
+            return first_declared(agent.outputs, agent_outputs(first))
+        case _:
+            return first_declared(getattr(agent, "outputs", None))
+
+
+def _transformed(agent: Component) -> bool:
+    """Whether a transform may end the agent's work, with outputs of its own."""
+    match agent:
+        case SpecializedAgent(agent=base):
+            return _transformed(base)
+        case ManagerWorkers(group_manager=first):
+            return _transformed(first)
+        case Swarm(first_agent=first, relationships=pairs):
+            return any(map(_transformed, (first, *(pair[1] for pair in pairs))))
+        case _:
+            return bool(getattr(agent, "transforms", ()))
+
+
 def typed(properties: Properties) -> dict[str, Mapping[str, Any]]:
     """What is declared by name: all that a value has to be."""
     notes = ("title", "description", "default")
@@ -195,9 +236,9 @@ def _agent(node: AgentNode, flow: Flow) -> Shape:
         return msgspec.structs.replace(
             _of_flow(agent, node.inputs, node.outputs), branches=frozenset(), goes_on=False
         )
-    declared = first_declared(node.inputs, getattr(agent, "inputs", None))
-    outputs = first_declared(node.outputs, getattr(agent, "outputs", None))
-    rejections = TRANSFORM_OUTPUTS if getattr(agent, "transforms", ()) else frozenset()
+    declared = first_declared(node.inputs, agent_inputs(agent))
+    outputs = first_declared(node.outputs, agent_outputs(agent))
+    rejections = TRANSFORM_OUTPUTS if _transformed(agent) else frozenset()
     return Shape(
         inputs=declared,
         outputs=outputs,

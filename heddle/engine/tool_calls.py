@@ -13,11 +13,18 @@ import msgspec
 from msgspec import Struct
 
 from heddle.engine.decisions import Refusal, Substitute
-from heddle.engine.faults import EngineFault, NodeFault, RunFailed, describe
+from heddle.engine.faults import (
+    EngineFault,
+    NodeFault,
+    RunFailed,
+    StoppedByPolicy,
+    TeamStopped,
+    describe,
+)
 from heddle.engine.shapes import Properties
 from heddle.engine.state import inside
 from heddle.engine.tool_servers import BoxedTool, refuse_collisions, tools_of_box
-from heddle.engine.tool_use import servers, tool_user
+from heddle.engine.tool_use import UseTool, servers, tool_user
 from heddle.engine.work import NodeContext
 from heddle.events import ToolCalled, ToolReturned
 from heddle.spec import Agent, Effort, EffortExceeded, MCPToolBox, Tool, check, spending
@@ -62,13 +69,41 @@ class Answered(NamedTuple):
     modified: dict[str, Any] | None
 
 
+class AgentAsTool(NamedTuple):
+    """How a model reaches another agent: as a tool, which is told of and used like one."""
+
+    tool: Tool
+    definition: ToolDefinition
+    use: UseTool
+
+
 class AgentTools:
-    """The tools that an agent's model is offered, by name."""
+    """The tools that an agent's model is offered, by name.
+
+    ``agents`` are the names of those behind which other agents work: what a policy decides
+    about these ends the node and not only the call.
+    """
 
     def __init__(self, tools: Sequence[Tool]) -> None:
         self.by_name = {tool.name: tool for tool in tools}
         self.uses = {tool.name: tool_user(tool) for tool in tools}
-        self.definitions = tuple(_definition(tool) for tool in tools)
+        self.definitions = tuple(definition_of(tool) for tool in tools)
+        self.agents: frozenset[str] = frozenset()
+
+    def beside(self, agent: str, more: "Mapping[str, AgentAsTool]") -> "AgentTools":
+        """These, and tools behind which other agents are.
+
+        Raises:
+            Fault: A toolbox brought a tool of such a name.
+        """
+        refuse_collisions(agent, (*self.by_name, *more))
+        both = AgentTools(())
+        both.by_name = self.by_name | {name: each.tool for name, each in more.items()}
+        both.uses = self.uses | {name: each.use for name, each in more.items()}
+        told = (each.definition for each in more.values())
+        both.definitions = (*self.definitions, *told)
+        both.agents = frozenset(more)
+        return both
 
     async def unpacked(self, agent: Agent, context: NodeContext) -> "AgentTools":
         """These, and what the toolboxes of the agent bring at this moment.
@@ -91,7 +126,11 @@ class AgentTools:
         return both
 
     def plan(
-        self, calls: Sequence[ToolCall], seen: set[str], prefix: str
+        self,
+        calls: Sequence[ToolCall],
+        seen: set[str],
+        prefix: str,
+        elsewhere: set[str] | None = None,
     ) -> list[PlannedCall]:
         """Read the calls of one answer, in order.
 
@@ -99,10 +138,18 @@ class AgentTools:
             calls: As the model wrote them.
             seen: Ids that the conversation already has; the new ones are added.
             prefix: What the ids that heddle gives begin with.
+            elsewhere: Ids that other agents of the node have used; the new ones are added.
+                A model can't know them, so it is not blamed for using one again.
         """
-        return [self._plan(call, seen, f"{prefix}_{n}") for n, call in enumerate(calls, 1)]
+        others = set[str]() if elsewhere is None else elsewhere
+        return [
+            self._plan(call, seen, others, f"{prefix}_{n}")
+            for n, call in enumerate(calls, 1)
+        ]
 
-    def _plan(self, call: ToolCall, seen: set[str], spare: str) -> PlannedCall:
+    def _plan(
+        self, call: ToolCall, seen: set[str], elsewhere: set[str], spare: str
+    ) -> PlannedCall:
         fault: Fault | None = None
         identity = call.id
         if not identity or identity in seen:
@@ -112,10 +159,12 @@ class AgentTools:
                 else "the call came without an id",
                 fix="Call again under an id of its own.",
             )
+        if fault is not None or identity in elsewhere:
             identity = spare
-            while identity in seen:
+            while identity in seen or identity in elsewhere:
                 identity += "_"
         seen.add(identity)
+        elsewhere.add(identity)
         arguments, bad = _arguments(call.arguments)
         fault = bad or fault
         tool = self.by_name.get(call.name)
@@ -130,7 +179,7 @@ class AgentTools:
         return PlannedCall(identity, call.name, arguments, fault, bad is None)
 
 
-def _definition(tool: Tool) -> ToolDefinition:
+def definition_of(tool: Tool) -> ToolDefinition:
     inputs: Properties = tool.inputs or ()
     return ToolDefinition(
         tool.name,
@@ -224,7 +273,15 @@ async def _answer(
     arguments = (decided if isinstance(decided, dict) else decided.given) or {}
     began = time.monotonic()
     context.report(
-        ToolCalled(context.name, call.name, arguments, call.id, time.time(), context.path)
+        ToolCalled(
+            context.name,
+            call.name,
+            arguments,
+            call.id,
+            time.time(),
+            context.path,
+            context.speaker,
+        )
     )
     outcome: Mapping[str, Any] | Fault = CallCancelled(
         "the run was stopped while the tool was running"
@@ -237,7 +294,7 @@ async def _answer(
             outcome = decided.value
         else:
             outcome = CallRefusedByPolicy(f"this call was refused: {decided.reason}")
-    except RunFailed as end:
+    except (RunFailed, StoppedByPolicy, TeamStopped) as end:
         outcome = end
         raise
     finally:
@@ -263,6 +320,7 @@ def _returned(
         None if failed else outcome,
         describe(outcome) if isinstance(outcome, Fault) else None,
         context.path,
+        context.speaker,
     )
 
 
@@ -329,6 +387,10 @@ async def _carry_out(
         return fault
     try:
         return await tools.uses[call.name](arguments, context, workspace)
+    except (RunFailed, StoppedByPolicy, TeamStopped) as end:
+        if call.name in tools.agents:
+            raise
+        return end
     except Fault as failed:
         return failed
     except Exception as bug:  # noqa: BLE001  a bug of ours must not end other calls

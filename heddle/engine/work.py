@@ -225,7 +225,8 @@ class NodeContext:
     """One execution of one node: who it is and what it may use.
 
     ``path`` is where it is, None at the top; ``conversation`` that of its flow.
-    ``is_open`` is whether readers saw it begin and not fail.
+    ``is_open`` is whether readers saw it begin and not fail. ``speaker`` is who works in
+    it, when it is one agent of several.
     """
 
     __slots__ = (
@@ -240,6 +241,7 @@ class NodeContext:
         "path",
         "run",
         "services",
+        "speaker",
         "type",
         "usage",
     )
@@ -252,6 +254,7 @@ class NodeContext:
         conversation: Conversation,
         path: NodePath | None = None,
         within: "NodeContext | None" = None,
+        speaker: str | None = None,
     ) -> None:
         self.node = node
         self.name = node.name
@@ -265,8 +268,15 @@ class NodeContext:
         self.is_open = False
         self._shown = 0
         self._within = within
+        self.speaker = speaker
         # Executions inside it that have shown text.
         self._inside: list[NodeContext] = []
+
+    def speaking(self, name: str) -> "NodeContext":
+        """The same execution, as one of its agents has it."""
+        return NodeContext(
+            self.node, self.attempt, self.run, self.conversation, self.path, self, name
+        )
 
     def report(self, event: Event) -> None:
         """Add an event to the run's stream."""
@@ -277,7 +287,7 @@ class NodeContext:
         if self._within is not None and not self._shown:
             self._within.holds_text(self)
         self._shown += len(piece)
-        self.services.report(TokenDelta(self.name, piece, self.path))
+        self.services.report(TokenDelta(self.name, piece, self.path, self.speaker))
 
     def holds_text(self, inner: "NodeContext") -> None:
         """Note that an execution inside this one has shown text."""
@@ -299,7 +309,9 @@ class NodeContext:
             self._inside.pop().discard_text()
         if self._shown > keep:
             dropped = self._shown - keep
-            self.services.report(TokensDiscarded(self.name, dropped, self.path))
+            self.services.report(
+                TokensDiscarded(self.name, dropped, self.path, self.speaker)
+            )
             self._shown = keep
 
     def say(self, message: Message) -> None:
@@ -349,7 +361,10 @@ class NodeContext:
     def spend(self, usage: Usage | None) -> None:
         """Count a model call's tokens for this execution and for the run."""
         self.usage = total(self.usage, usage)
-        self.run.spend(usage)
+        if self.speaker is not None and self._within is not None:
+            self._within.spend(usage)
+        else:
+            self.run.spend(usage)
 
 
 def total(one: Usage | None, other: Usage | None) -> Usage | None:
