@@ -113,7 +113,7 @@ def service() -> Iterator[str]:
 def endpoint() -> Iterator[str]:
     """An echoing model in a process of its own."""
     with subprocess.Popen(
-        [sys.executable, "-m", "tests.support.model_endpoint"],
+        [sys.executable, "-m", "tests.support.model_endpoint", "--seconds", "600"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
