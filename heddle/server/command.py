@@ -147,6 +147,7 @@ def command(
     """
     _check_tls(tls_cert, tls_key, socket_path)
     _check_token(auth_token)
+    _check_temporary()
 
     from heddle import launch
     from heddle.server.flows_root import is_folder
@@ -224,6 +225,29 @@ def _check_token(token: str | None) -> None:
             "it is empty, or has characters that no header carries",
             where=f"--auth-token or ${TOKEN_VARIABLE}",
             fix="Use letters, digits and punctuation.",
+        )
+
+
+def _check_temporary() -> None:
+    """See that files can be written where the working folders of runs will be."""
+    import os
+    import tempfile
+
+    named = next((each for each in ("TMPDIR", "TEMP", "TMP") if os.environ.get(each)), None)
+    try:
+        found = tempfile.gettempdir()
+    except FileNotFoundError:
+        found = None
+    # Where none can be, the library looks for another place, and would find one that the
+    # operator had reasons not to name.
+    if found is None or (
+        named is not None and found != os.path.abspath(os.environ[named])  # noqa: PTH100  as the library does
+    ):
+        folder = os.environ[named] if named is not None else "any folder for it"
+        raise CannotStart(
+            f"no temporary file can be written in {folder}",
+            where=named or "TMPDIR",
+            fix="Name a folder that this user may write, on a disk that is not full.",
         )
 
 

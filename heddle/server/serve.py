@@ -245,7 +245,9 @@ async def serve(
             async with open_service(loaded, log, peers) as service:
                 await _serve(service, bind, log, ready, orders)
         nursery.cancel_scope.cancel()
-    log.say("info", "stopped")
+    if peers is None or orders.started:
+        # A worker that never served is no news beside the reason for it.
+        log.say("info", "stopped")
 
 
 class Orders:

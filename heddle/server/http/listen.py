@@ -24,6 +24,7 @@ _BACKLOG: Final = 1024
 # A client whose machine or network vanished says no good-bye. Its stream may be quiet for
 # long, so the system asks after it: first after a minute, then every 15 seconds, 4 times.
 _KEEP_ALIVE: Final = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
+_NAME_ANOTHER: Final = "Name an address like 127.0.0.1, or 0.0.0.0 for all of them."
 
 
 class CannotListen(Fault):
@@ -113,7 +114,7 @@ def bind(
         raise CannotListen(
             f"{host!r} is not an address of this machine",
             where=where,
-            fix="Name an address like 127.0.0.1, or 0.0.0.0 for all of them.",
+            fix=_NAME_ANOTHER,
         ) from error
     listeners: list[Listener] = []
     try:
@@ -138,7 +139,7 @@ def bind(
         raise CannotListen(
             "no address of that name is one of this machine",
             where=where,
-            fix="Name an address like 127.0.0.1, or 0.0.0.0 for all of them.",
+            fix=_NAME_ANOTHER,
         )
     return listeners
 
@@ -236,8 +237,18 @@ def _cannot(error: OSError, where: str) -> CannotListen:
                 "not permitted", where=where, fix="Choose a port above 1023, or a path "
                 "in a folder that this user may write."
             )  # fmt: skip
+        case errno.EADDRNOTAVAIL:
+            return CannotListen(
+                "that is not an address of this machine", where=where, fix=_NAME_ANOTHER
+            )
+        case errno.ENOENT | errno.ENOTDIR:
+            return CannotListen(
+                "there is no such folder", where=where, fix="Make it, or name another path."
+            )
         case _:
-            return CannotListen(error.strerror or str(error), where=where)
+            # A path that is too long has no number.
+            what = error.strerror or f"{error}: at most some 100 bytes"
+            return CannotListen(what, where=where, fix="Name another.")
 
 
 def tls_context(certificate: str, key: str | None = None) -> "ssl.SSLContext":

@@ -4,15 +4,21 @@ import json
 import signal
 import socket
 import subprocess
+import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from heddle.server.command import main
 from tests.heddle.server.serving import (
+    CODE,
     HANDSHAKE,
+    PATIENCE,
     STRAIGHT,
     WAITING,
+    environment,
     refused,
     server,
     sse,
@@ -92,6 +98,68 @@ def test_a_port_in_use_is_told(tmp_path: Path) -> None:
         status, told = refused(tmp_path, "--port", str(port))
     assert status == 1
     assert f"Error: 127.0.0.1:{port}: it is in use. Stop who uses it" in told
+
+
+def told_by(flags: Sequence[str], capfd: pytest.CaptureFixture[str]) -> str:
+    """The one message of a server that can't start, in this process."""
+    assert main(flags) == 1
+    told = capfd.readouterr().err
+    assert told.count("Error: ") == 1
+    assert "Traceback" not in told
+    return told
+
+
+def test_paths_and_addresses_that_cannot_be_served_are_told(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    for flags, words in (
+        (("--socket", str(tmp_path / "none" / "s")), "there is no such folder. Make it"),
+        (("--socket", str(tmp_path / "file" / "s")), "there is no such folder"),
+        (("--socket", str(tmp_path / "file")), "there is a file of that name"),
+        (("--socket", str(tmp_path)), "there is a file of that name"),
+        (("--socket", str(tmp_path / ("x" * 150))), "path too long"),
+        (("--host", "203.0.113.7", "--port", "0"), "not an address of this machine"),
+    ):
+        assert words in told_by(flags, capfd)
+    for port in ("65536", "-1"):
+        assert main(["--port", port]) == 2
+        assert "0<=x<=65535" in capfd.readouterr().err
+
+
+def test_a_dead_socket_is_replaced_and_a_live_one_is_left(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "it.sock"
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(path))
+    with server(tmp_path, "--socket", "it.sock", port=None):
+        told = told_by(["--socket", str(path)], capfd)
+        assert "another server listens there. Stop it" in told
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(path))
+            client.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert client.recv(100).startswith(b"HTTP/1.1 200 OK")
+
+
+def test_a_server_does_not_start_that_could_write_no_working_folder(
+    tmp_path: Path,
+) -> None:
+    status, told = refused(tmp_path, TMPDIR=str(tmp_path / "none"))
+    assert status == 1
+    assert told.startswith(f"Error: TMPDIR: no temporary file can be written in {tmp_path}")
+    # A disk that is full, as far as a process can see.
+    done = subprocess.run(
+        ["sh", "-c", f'ulimit -f 0; exec "{sys.executable}" -B -c "$0" --workers 2', CODE],
+        capture_output=True,
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.count(b"Error: ") == len(done.stderr.splitlines()) == 1
+    assert b"on a disk that is not full" in done.stderr
 
 
 @pytest.mark.parametrize("flags", [("--nonsense",), ("--port", "x"), ("--timeout", "-1")])

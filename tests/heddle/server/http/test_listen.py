@@ -1,6 +1,7 @@
 """Where a server listens, and what it says when it can't."""
 
 import errno
+import os
 import shutil
 import socket
 import ssl
@@ -205,6 +206,20 @@ def test_a_path_in_use_and_what_is_no_socket_are_left_alone(tmp_path: Path) -> N
     assert path.read_text() == "precious"
 
 
+def test_a_folder_that_this_user_may_not_write_gets_no_socket(tmp_path: Path) -> None:
+    folder = tmp_path / "closed"
+    folder.mkdir(mode=0o500)
+    before = os.geteuid()
+    if not before:
+        os.seteuid(65534)  # root may write everywhere
+    try:
+        with pytest.raises(CannotListen, match="not permitted") as caught:
+            bind_path(str(folder / "s"))
+    finally:
+        os.seteuid(before)
+    assert "a folder that this user may write" in (caught.value.fix or "")
+
+
 def test_a_path_that_is_another_servers_by_now_is_left_to_it(tmp_path: Path) -> None:
     path = tmp_path / "s"
     old = bind_path(str(path))
@@ -305,6 +320,13 @@ async def test_what_is_no_handshake_is_no_event(keys: Path) -> None:
         async with served.connect() as peer:
             await peer.send(b"\x16\x03\x01")
             assert await peer.rest() == b""
+        async with served.connect() as peer:
+            # One byte after the other is no more of a handshake.
+            await peer.send(b"\x16\x03\x01\x40\x00")
+            with pytest.raises(trio.BrokenResourceError):
+                while True:
+                    await trio.sleep(0.01)
+                    await peer.send(b"\x01")
         async with served.connect() as peer:
             pass
         await until(lambda: served.server.connections == 0)
