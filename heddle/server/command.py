@@ -33,6 +33,7 @@ class CannotStart(Fault):
 
 @click.command(
     "heddle-server",
+    context_settings={"help_option_names": ["-h", "--help"]},
     epilog="""\b
 Examples:
   heddle-server --tools-dir tools --flows-root flows

@@ -458,10 +458,12 @@ class _Reader:
         """What to write instead of an unknown type; all there are is said once only."""
         known = [*self.plugin_types, *sorted(COMPONENTS)]
         guess = nearest(name, known)
-        if guess is not None or not self.listed:
-            self.listed = self.listed or guess is None
+        if guess is not None:
             return one_of(name, known)
-        return "Load the plugin that provides it."
+        if self.listed:
+            return "Load the plugin that provides it, with --plugin."
+        self.listed = True
+        return f"{one_of(name, known)} Or load the plugin that provides it, with --plugin."
 
     def _plugin_component(
         self, raw: dict[str, Any], name: str, path: Path, depth: int

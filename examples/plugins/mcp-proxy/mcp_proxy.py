@@ -19,10 +19,13 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from mcp import Client, MCPError, StdioServerParameters
-from mcp.types import CONNECTION_CLOSED
-
 from heddle.plugin import Context, serve
+
+try:
+    from mcp import Client, MCPError, StdioServerParameters
+    from mcp.types import CONNECTION_CLOSED
+except ImportError as error:
+    raise SystemExit(f"{error}: pip install 'heddle[mcp]'") from error
 
 Answer = dict[str, Any]
 

@@ -700,10 +700,10 @@ def test_all_types_are_listed_once() -> None:
         agent(tools=[{**one, "component_type": "Qq"} for one in strange])
     )
     assert "Choose from:" in first
+    assert first.endswith("more. Or load the plugin that provides it, with --plugin.")
     assert second == (
         "$.tools[1].component_type: 'Qq' is not a component type. Load the plugin that "
-        "provides "
-        "it."
+        "provides it, with --plugin."
     )
 
 
