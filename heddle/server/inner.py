@@ -4,6 +4,7 @@ GET /v1/runs                   the runs of this worker alone
 *   /v1/runs/{id}…             as everybody is answered
 GET /-/follow/{id}?from=N      its events as WebSocket frames, for a sibling's socket
 GET /-/numbers                 publish what there is to count
+GET /-/status                  what the status page shows of this worker
 """
 
 from typing import Final
@@ -27,6 +28,7 @@ from heddle.server.http import (
 )
 from heddle.server.routes import find
 from heddle.server.service import Service
+from heddle.server.status_board import part_of
 from heddle.server.workers import END, MORE, pack
 from plugins_host import Fault
 
@@ -56,6 +58,8 @@ class Inner:
         if path == "/-/numbers":
             numbers.publish(service)
             return Response(200, JSON, b"{}")
+        if path == "/-/status":
+            return Response(200, JSON, _encode(part_of(service)))
         if path.startswith(_FOLLOW):
             return _follow(service, request, path[len(_FOLLOW) :])
         routes, parameter = find(path)

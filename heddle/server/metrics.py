@@ -119,8 +119,7 @@ def policies(numbers: Numbers) -> Iterator[Metric]:
     )
     for name, tally in numbers.policies.items():
         place = tuple(name.split(" ", 2))
-        asked = sum(tally.actions.values()) + tally.failures
-        consultations.add_metric(place, asked)
+        consultations.add_metric(place, tally.consultations)
         failures.add_metric(place, tally.failures)
         for action, count in tally.actions.items():
             verdicts.add_metric((*place, action), count)

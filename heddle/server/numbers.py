@@ -22,6 +22,11 @@ class PolicyNumbers(Struct):
     buckets: list[int]
     seconds: float
 
+    @property
+    def consultations(self) -> int:
+        """How often it was asked, and it was settled what became of it."""
+        return sum(self.actions.values()) + self.failures
+
 
 class Numbers(Struct):
     """Everything. ``gauges`` are how it stands, all else only grows.

@@ -6,13 +6,15 @@
      "policies":{…},"plugins":{…}}
 
 The first message has everything. Rows are made when somebody looks and at no other time,
-once a second for all who do; a watcher remembers what it was sent.
+once a second for all who do; a watcher remembers what it was sent. Of several workers each
+tells the one that is watched what it has (`Part`): runs and plugins are listed together,
+numbers added up.
 """
 
 import os
 import time
 from collections.abc import Iterator, Mapping
-from itertools import accumulate
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
@@ -20,11 +22,11 @@ import trio
 from msgspec import Struct
 
 from heddle import __version__
-from heddle.policy_counts import BUCKETS, PolicyCounts, Tally
-from heddle.server.endings import Completed, Status
+from heddle.server.numbers import Numbers, numbers_of
+from heddle.server.numbers import decode as decode_numbers
+from heddle.server.status_rows import PluginRow, RunRow, plugin_row, policy_row, run_row
 
 if TYPE_CHECKING:
-    from heddle.server.runs import RunHandle
     from heddle.server.service import Service
 
 EVERY: Final = 1.0
@@ -37,10 +39,6 @@ LIVE_ROWS: Final = 200
 ENDED_ROWS: Final = 50
 """Rows of runs; more than anybody reads. The totals count all."""
 
-LONGEST_NAME: Final = 160
-LONGEST_REASON: Final = 400
-"""Characters. Names are the flow's, and may be anything."""
-
 Rows: TypeAlias = Mapping[str, bytes]
 """JSON by key."""
 
@@ -49,46 +47,35 @@ Sections: TypeAlias = Mapping[str, Rows]
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class RunRow(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A run. What a watcher can work out by the clock is not in it."""
+class Part(Struct, frozen=True):
+    """What one worker has to show. Runs are by id, the newest first."""
 
-    flow: str
-    status: Status
-    started_at: float
-    nodes: int
-    events: int
-    readers: int = 0
-    detached: bool = False
-    node: str = ""
-    node_type: str = ""
-    seconds: float | None = None
-    error: str = ""
+    live: Mapping[str, RunRow]
+    ended: Mapping[str, RunRow]
+    plugins: tuple[PluginRow, ...]
+    numbers: Numbers
 
 
-class PolicyRow(Struct, frozen=True, omit_defaults=True):
-    """One middleware at one half. ``mean`` and the percentiles are seconds; a percentile
-    is the bound of its bucket, -1 beyond the last."""
-
-    policy: str
-    plugin: str
-    seam: str
-    half: str
-    asked: int = 0
-    failures: int = 0
-    verdicts: Mapping[str, int] = {}
-    mean: float | None = None
-    p50: float | None = None
-    p95: float | None = None
+_decode: Final = msgspec.json.Decoder(Part).decode
 
 
-class PluginRow(Struct, frozen=True, omit_defaults=True):
-    """A plugin. ``state`` is running, failed, stopped, or inside heddle."""
-
-    plugin: str
-    state: str
-    restarts: int = 0
-    retired: int = 0
-    reason: str = ""
+def part_of(service: "Service") -> Part:
+    """What this process has to show."""
+    live: dict[str, RunRow] = {}
+    ended: dict[str, RunRow] = {}
+    for run in service.runs:
+        if run.ending is None:
+            if len(live) < LIVE_ROWS:
+                live[run.id] = run_row(run)
+        elif len(ended) < ENDED_ROWS:
+            ended[run.id] = run_row(run)
+        else:
+            break
+    loaded = service.installed.plugins
+    names = [each.name for each in loaded.plugins] if loaded is not None else []
+    worker = None if service.peers is None else service.peers.row
+    plugins = tuple(plugin_row(name, service.counts, worker) for name in names)
+    return Part(live, ended, plugins, numbers_of(service))
 
 
 class Board:
@@ -100,153 +87,113 @@ class Board:
 
     def __init__(self, service: "Service") -> None:
         self._service = service
-        self._started = time.time()
+        peers = service.peers
+        self._started = time.time() if peers is None else peers.started
         self._made_at = float("-inf")
         self._made: Sections = {}
+        self._theirs: list[Part] = []
+        self._asked_at = float("-inf")
+        self._asking = trio.Lock()
+
+    async def refresh(self) -> None:
+        """Ask the other workers, unless that was just done. To do before `sections`."""
+        peers = self._service.peers
+        if peers is None:
+            return
+        async with self._asking:
+            if trio.current_time() - self._asked_at <= FRESH:
+                return
+            # One that is stuck is left out, and the page says that it is.
+            bodies = await peers.ask_all("GET", "/-/status", patience=EVERY)
+            self._theirs = [_decode(each) for each in bodies]
+            self._asked_at = trio.current_time()
+            self._made_at = float("-inf")
 
     def sections(self) -> Sections:
         """All rows as they are now, or were a moment ago."""
         now = trio.current_time()
         if now - self._made_at > FRESH:
             self._made_at = now
+            parts = [part_of(self._service), *self._theirs]
+            total = Numbers()
+            for part in parts:
+                total.add(part.numbers)
+            peers = self._service.peers
+            if peers is not None and (gone := peers.ledger.read().get(None)):
+                total.add(decode_numbers(gone), gauges=False)
             self._made = {
-                "server": self._server(),
-                "runs": self._runs(),
-                "policies": self._policies(),
-                "plugins": self._plugins(),
+                "server": self._server(total, len(parts)),
+                "runs": _runs(parts),
+                "policies": self._policies(total),
+                "plugins": _plugins(parts),
             }
         return self._made
 
-    def _server(self) -> Rows:
-        from heddle.server.numbers import resident
-
+    def _server(self, total: Numbers, answering: int) -> Rows:
         service = self._service
-        runs = service.runs
+        gauges, counters = total.gauges, total.counters
         shown: dict[str, Any] = {
             "version": __version__,
             "status": "draining" if service.draining.is_set() else "ok",
             "startedAt": self._started,
             "pid": os.getpid(),
-            "active": runs.active,
-            "room": runs.max_concurrent,
-            "accepted": runs.accepted,
-            "rejected": runs.rejected,
-            "readers": runs.tally.readers,
-            "lagged": runs.tally.lagged,
-            "sockets": service.sockets,
+            "active": int(gauges["active_runs"]),
+            "room": service.runs.max_concurrent,
+            "accepted": int(counters["accepted"]),
+            "rejected": int(counters["rejected"]),
+            "readers": int(gauges["stream_readers"]),
+            "lagged": int(counters["lags"]),
+            "sockets": int(gauges["sockets"]),
             # Whole MiB: what changes by less is not worth a message.
-            "memory": resident() >> 20,
+            "memory": int(gauges["resident"]) >> 20,
         }
+        if service.peers is not None:
+            shown["worker"] = service.peers.row
+            shown["workers"] = 1 + len(service.peers.others())
+            shown["answering"] = answering
         return {name: _encode(value) for name, value in shown.items()}
 
-    def _runs(self) -> Rows:
-        live = ended = 0
-        rows: dict[str, bytes] = {}
-        for run in self._service.runs:
-            if run.ending is None:
-                live += 1
-                if live <= LIVE_ROWS:
-                    rows[run.id] = _encode(run_row(run))
-            elif ended < ENDED_ROWS:
-                ended += 1
-                rows[run.id] = _encode(run_row(run))
-            else:
-                break
-        return rows
-
-    def _policies(self) -> Rows:
+    def _policies(self, total: Numbers) -> Rows:
         loaded = self._service.installed.plugins
-        rows = {}
-        known: dict[tuple[str, str, str], str] = {}
+        known: dict[str, str] = {}
         for each in loaded.middleware if loaded is not None else ():
             component = each.component
             for seam, halves in component.seams.items():
                 for half in halves:
-                    place = (component.component_type, seam.value, half.value)
+                    place = f"{seam.value} {half.value} {component.component_type}"
                     known[place] = each.plugin.name
-        tallies = {
-            (component, seam.value, half.value): tally
-            for (seam, half, component), tally in self._service.counts.tallies.items()
-        }
-        for place in dict.fromkeys((*known, *tallies)):
-            row = policy_row(*place, known.get(place, ""), tallies.get(place))
-            rows[" ".join(place)] = _encode(row)
+        rows = {}
+        for place in dict.fromkeys((*known, *total.policies)):
+            seam_name, half_name, policy = place.split(" ", 2)
+            row = policy_row(
+                policy,
+                seam_name,
+                half_name,
+                known.get(place, ""),
+                total.policies.get(place),
+            )
+            rows[f"{policy} {seam_name} {half_name}"] = _encode(row)
         return rows
 
-    def _plugins(self) -> Rows:
-        loaded = self._service.installed.plugins
-        names = [each.name for each in loaded.plugins] if loaded is not None else []
-        return {name: _encode(plugin_row(name, self._service.counts)) for name in names}
+
+def _runs(parts: list[Part]) -> Rows:
+    live = [each for part in parts for each in part.live.items()]
+    ended = [each for part in parts for each in part.ended.items()]
+    if len(parts) > 1:
+        live.sort(key=lambda each: -each[1].started_at)
+        ended.sort(key=lambda each: -each[1].started_at)
+    shown = chain(live[:LIVE_ROWS], ended[:ENDED_ROWS])
+    return {run: _encode(row) for run, row in shown}
 
 
-def run_row(run: "RunHandle") -> RunRow:
-    """A run as it is shown."""
-    node, ending = run.node, run.ending
-    error = ""
-    if ending is not None and not isinstance(ending, Completed):
-        error = ending.error.message[:LONGEST_REASON]
-    return RunRow(
-        run.flow[:LONGEST_NAME],
-        run.status,
-        round(run.started_at, 3),
-        run.nodes,
-        run.log.last,
-        run.log.readers,
-        run.detached,
-        "" if node is None else node.name[:LONGEST_NAME],
-        "" if node is None else node.type[:LONGEST_NAME],
-        None if ending is None else round(run.seconds, 6),
-        error,
-    )
-
-
-def policy_row(
-    policy: str, seam: str, half: str, plugin: str, tally: Tally | None
-) -> PolicyRow:
-    """A middleware at a half as it is shown."""
-    if tally is None:
-        return PolicyRow(policy, plugin, seam, half)
-    answers = sum(tally.buckets)
-    return PolicyRow(
-        policy,
-        plugin,
-        seam,
-        half,
-        tally.consultations,
-        tally.failures,
-        dict(tally.actions),
-        round(tally.seconds / answers, 6) if answers else None,
-        percentile(tally, 0.5) if answers else None,
-        percentile(tally, 0.95) if answers else None,
-    )
-
-
-def percentile(tally: Tally, share: float) -> float:
-    """The bound of the bucket within which this share of the answers is; -1 for none."""
-    wanted = share * sum(tally.buckets)
-    for bound, so_far in zip(BUCKETS, accumulate(tally.buckets), strict=False):
-        if so_far >= wanted:
-            return bound
-    return -1
-
-
-def plugin_row(name: str, counts: PolicyCounts) -> PluginRow:
-    """A plugin as it is shown."""
-    process = counts.plugins.get(name)
-    if process is None:
-        return PluginRow(name, "inside heddle")
-    counted = process.counts
-    if process.features is not None:
-        state = "running"
-    else:
-        state = "failed" if counted.trouble else "stopped"
-    return PluginRow(
-        name,
-        state,
-        max(0, counted.started - 1),
-        counted.retired,
-        "" if state == "running" else counted.trouble[:LONGEST_REASON],
-    )
+def _plugins(parts: list[Part]) -> Rows:
+    """By name, and in a server of several workers by worker as well."""
+    rows = [row for part in parts for row in part.plugins]
+    rows.sort(key=lambda row: row.worker or 0)
+    return {
+        row.plugin if row.worker is None else f"{row.plugin} {row.worker}": _encode(row)
+        for row in rows
+    }
 
 
 class Watcher:

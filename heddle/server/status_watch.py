@@ -22,19 +22,20 @@ class StatusWatch:
     """
 
     def __init__(self, board: Board, wake: Callable[[], None]) -> None:
-        self.due = True
+        self.due = False
+        self._board = board
         self._watcher = Watcher(board)
         self._wake = wake
         self._scope = trio.CancelScope()
-        wake()
 
     async def run(self) -> None:
         """Go on until `end`."""
         with self._scope:
             while True:
-                await trio.sleep(EVERY)
+                await self._board.refresh()
                 self.due = True
                 self._wake()
+                await trio.sleep(EVERY)
 
     def end(self) -> None:
         """Watch no more."""

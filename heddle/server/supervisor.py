@@ -123,6 +123,7 @@ class Supervisor:
         self._mail = Mailboxes(rows)
         self._listeners: Sequence[Listener] = ()
         self._children: dict[int, Child] = {}
+        self._started = time.time()
         self._age = 0
         # The age of workers that are to take over; None when there are none.
         self._coming: int | None = None
@@ -366,7 +367,12 @@ class Supervisor:
                 each.control.close()
             self._selector.close()
             peers = Peers(
-                self._board, self._mail, self._ledger, row, self._plan.max_concurrent
+                self._board,
+                self._mail,
+                self._ledger,
+                row,
+                self._plan.max_concurrent,
+                self._started,
             )
             status = run_worker(
                 Given(self._plan.load, control, peers, self._lock, self._plan.json_logs)

@@ -131,8 +131,16 @@ class Peers:
     """The siblings of the worker of ``row``."""
 
     def __init__(
-        self, board: Board, mail: Mailboxes, ledger: Ledger, row: int, most: int
+        self,
+        board: Board,
+        mail: Mailboxes,
+        ledger: Ledger,
+        row: int,
+        most: int,
+        started: float = 0.0,
     ) -> None:
+        """Make them; ``started`` is when the server was, by the clock."""
+        self.started = started
         self.board = board
         self.ledger = ledger
         self.row = row
@@ -203,18 +211,24 @@ class Peers:
             incoming.close()
 
     async def ask_all(
-        self, method: str, path: str, query: Iterable[tuple[str, str]] = ()
+        self,
+        method: str,
+        path: str,
+        query: Iterable[tuple[str, str]] = (),
+        *,
+        patience: float = 2 * PATIENCE,
     ) -> list[bytes]:
-        """What all siblings say; one that is just going is left out."""
+        """What all siblings say; one that is just going, or says nothing, is left out."""
         bodies: list[bytes] = []
 
         async def one(row: int) -> None:
-            try:
-                answer = await self.ask(row, method, path, query)
-            except Unreachable:
-                return
-            if answer.status == 200:
-                bodies.append(answer.body)
+            with trio.move_on_after(patience):
+                try:
+                    answer = await self.ask(row, method, path, query)
+                except Unreachable:
+                    return
+                if answer.status == 200:
+                    bodies.append(answer.body)
 
         async with trio.open_nursery() as nursery:
             for row in self.others():

@@ -12,12 +12,10 @@ from heddle.server.runs import Runs
 from heddle.server.status_board import (
     ENDED_ROWS,
     LIVE_ROWS,
-    LONGEST_NAME,
     Board,
     Watcher,
-    percentile,
-    plugin_row,
 )
+from heddle.server.status_rows import LONGEST_NAME, percentile, plugin_row
 from heddle.server.status_watch import StatusWatch
 from plugins_host import Half, Seam
 from tests.heddle.server.works import PREPARED, Scripted, hang
@@ -34,6 +32,7 @@ def service(runs: Runs, **more: Any) -> Any:
         counts=more.get("counts", PolicyCounts()),
         draining=trio.Event(),
         sockets=1,
+        peers=None,
     )
 
 

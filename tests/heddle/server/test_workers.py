@@ -58,6 +58,13 @@ def test_a_client_does_not_see_which_worker_it_met(tmp_path: Path) -> None:
         found = served.ask("GET", "/v1/capabilities").json
         assert found["runsInFlight"] == len(runs)
 
+        for _ in range(4):
+            shown = trio.run(watched, served.ws)
+            assert set(shown["runs"]) == set(runs)
+            told = shown["server"]
+            assert (told["active"], told["accepted"]) == (len(runs), len(runs))
+            assert (told["workers"], told["answering"]) == (2, 2)
+
         trio.run(follow_and_cancel, served.ws, runs)
 
         for run in runs:
@@ -69,6 +76,16 @@ def test_a_client_does_not_see_which_worker_it_met(tmp_path: Path) -> None:
             )
             assert sse(late.body)[0]["id"] == "3"
             assert served.ask("DELETE", f"/v1/runs/{run}").status == 409
+
+
+async def watched(url: str) -> dict[str, Any]:
+    """All that a watcher is told at first."""
+    with trio.fail_after(PATIENCE):
+        async with open_websocket_url(url) as client:
+            await client.send_message('{"type":"watch"}')
+            told: dict[str, Any] = json.loads(await client.get_message())
+    assert told["type"] == "status"
+    return told
 
 
 async def follow_and_cancel(url: str, runs: list[str]) -> None:
@@ -144,6 +161,19 @@ def test_a_worker_that_dies_is_replaced_and_what_it_counted_stays(tmp_path: Path
             assert served.ask("POST", "/v1/runs", {"flow": STRAIGHT}).status == 200
         served.until(lambda: served.metric("heddle_worker_restarts_total") == 1)
         assert served.metric("heddle_runs_accepted_total") == 20
+        served.until(lambda: trio.run(watched, served.ws)["server"]["answering"] == 2)
+        shown = trio.run(watched, served.ws)
+        assert shown["server"]["accepted"] == 20
+        [policy] = shown["policies"].values()
+        assert (policy["asked"], policy["verdicts"]) == (
+            2 * before,
+            {"proceed": 2 * before},
+        )
+        rows = shown["plugins"].values()
+        assert [(row["plugin"], row["worker"]) for row in rows] == [
+            ("gate", 0),
+            ("gate", 1),
+        ]
         assert served.metric(asked) == 2 * before
 
 
