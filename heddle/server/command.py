@@ -5,6 +5,7 @@
 2    wrong usage
 """
 
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -107,7 +108,8 @@ Examples:
     "--allow-net",
     metavar="HOST",
     multiple=True,
-    help="A private host or network that submitted flows may reach. Repeat it.",
+    help="A private host or network (10.0.0.0/8) that submitted flows may reach. "
+    "Repeat it.",
 )
 @click.option(
     "--allow-request-code",
@@ -148,6 +150,8 @@ def command(
     """
     _check_tls(tls_cert, tls_key, socket_path)
     _check_token(auth_token)
+    _check_origins(cors_origins)
+    _check_hosts(allow_net)
     _check_temporary()
 
     from heddle import launch
@@ -227,6 +231,37 @@ def _check_token(token: str | None) -> None:
             where=f"--auth-token or ${TOKEN_VARIABLE}",
             fix="Use letters, digits and punctuation.",
         )
+
+
+def _check_origins(origins: tuple[str, ...]) -> None:
+    """See that a browser could send each: what it never sends would allow nobody."""
+    for origin in origins:
+        if origin not in ("*", "null") and not re.fullmatch(
+            r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#@\s]+/?", origin
+        ):
+            raise CannotStart(
+                f"{origin!r} is no origin",
+                where="--cors-origin",
+                fix="Write scheme and host, such as https://app.example, or *.",
+            )
+
+
+def _check_hosts(hosts: tuple[str, ...]) -> None:
+    """See that each can be a host or a network: what is neither would allow nothing."""
+    from ipaddress import ip_network
+
+    for host in hosts:
+        try:
+            ip_network(host.strip("[]"), strict=False)
+        except ValueError:
+            # A name that ends in a number is an address to whoever connects.
+            if re.search(r"[/:@\s\[\]]|^$|(^|\.)\d+\.?$", host):
+                raise CannotStart(
+                    f"{host!r} is no host and no network",
+                    where="--allow-net",
+                    fix="Write a name, an address or a range, such as 10.0.0.0/8, without "
+                    "scheme and port.",
+                ) from None
 
 
 def _check_temporary() -> None:

@@ -71,6 +71,9 @@ def gate(tmp_path: Path) -> str:
         (("--tls-key", "key.pem"), "--tls-cert"),
         (("--tls-cert", "none.pem"), "none.pem"),
         (("--auth-token", ""), "--auth-token"),
+        (("--cors-origin", "app.example"), "'app.example' is no origin"),
+        (("--allow-net", "10.0.0.0/33"), "'10.0.0.0/33' is no host and no network"),
+        (("--allow-net", "model.internal:8080"), "without scheme and port"),
         (("--socket", "gate.json"), "gate.json"),
     ],
 )
