@@ -29,6 +29,8 @@ from heddle.spec import (
     Document,
     DocumentError,
     Flow,
+    GeminiAIStudioAuthConfig,
+    GeminiConfig,
     InMemoryCollectionDatastore,
     LlmConfig,
     LlmNode,
@@ -46,7 +48,14 @@ from heddle.spec import (
     VllmConfig,
 )
 
-MODELS: Final = (OpenAiConfig, OpenAiCompatibleConfig, VllmConfig, OllamaConfig, LlmConfig)
+MODELS: Final = (
+    OpenAiConfig,
+    OpenAiCompatibleConfig,
+    VllmConfig,
+    OllamaConfig,
+    GeminiConfig,
+    LlmConfig,
+)
 """LLM configurations that calls can be made for."""
 
 
@@ -234,6 +243,11 @@ def _unsupported_llm(llm: Component, document: Document) -> Iterator[Problem]:
     elif not isinstance(llm, MODELS):
         known = ", ".join(each.__name__ for each in MODELS)
         yield _not_yet(document, llm, "LLM configurations", known, "an LLM configuration")
+    elif isinstance(llm, GeminiConfig) and not isinstance(
+        llm.auth, GeminiAIStudioAuthConfig
+    ):
+        known = "GeminiAIStudioAuthConfig"
+        yield _not_yet(document, llm.auth, "the auth of a GeminiConfig", known, "an auth")
 
 
 def _unsupported_transform(transform: Component, document: Document) -> Iterator[Problem]:

@@ -28,7 +28,7 @@ from heddle.http import (
     SseEvent,
     SseParser,
 )
-from heddle.models import completion, responses
+from heddle.models import completion, gemini, messages, responses
 from heddle.models.complaints import complaint_error, provider_message, refusal, shorten
 from heddle.models.connect import Connector, Permit
 from heddle.models.endpoint import ApiType, Endpoint, HttpEndpoint, ScriptedEndpoint, basic
@@ -99,11 +99,17 @@ class AnswerStream(Protocol):
 
 
 class Dialect(Struct, frozen=True):
-    """One protocol: how to write a request, and how to read both kinds of answer."""
+    """One protocol: how to write a request, and how to read both kinds of answer.
+
+    ``target`` is where to send it, when that depends on the model and on streaming;
+    ``headers`` go with each request.
+    """
 
     encode: Callable[[ModelRequest, bool, str], bytes]
     decode: Callable[[bytes], ModelResponse]
     stream: Callable[[], AnswerStream]
+    target: Callable[[str, str, bool], str] | None = None
+    headers: tuple[str, ...] = ()
 
 
 DIALECTS: Final[Mapping[ApiType, Dialect]] = {
@@ -111,6 +117,13 @@ DIALECTS: Final[Mapping[ApiType, Dialect]] = {
         completion.encode, completion.decode, completion.CompletionStream
     ),
     "responses": Dialect(responses.encode, responses.decode, responses.ResponseStream),
+    "messages": Dialect(
+        messages.encode,
+        messages.decode,
+        messages.MessageStream,
+        headers=("anthropic-version: 2023-06-01",),
+    ),
+    "gemini": Dialect(gemini.encode, gemini.decode, gemini.GeminiStream, gemini.target),
 }
 
 
@@ -199,8 +212,11 @@ class ModelClient:
             return await play(
                 endpoint.script, request, where=endpoint.label, on_text=on_text
             )
-        route = self._routes.get(endpoint) or self._route(endpoint)
         dialect = DIALECTS[endpoint.api_type]
+        if dialect.target is not None:
+            target = dialect.target(endpoint.target, request.model, on_text is not None)
+            endpoint = msgspec.structs.replace(endpoint, target=target)
+        route = self._routes.get(endpoint) or self._route(endpoint)
         try:
             body = dialect.encode(request, on_text is not None, endpoint.limit_name)
         except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
@@ -546,6 +562,9 @@ def request_head(endpoint: HttpEndpoint, proxy: Proxy | None) -> bytes:
     ]
     if endpoint.authorization is not None:
         lines.append(f"Authorization: {endpoint.authorization}")
+    if endpoint.key_header is not None and endpoint.api_key is not None:
+        lines.append(f"{endpoint.key_header}: {endpoint.api_key.reveal()}")
+    lines += DIALECTS[endpoint.api_type].headers
     if through and proxy is not None and proxy.userinfo is not None:
         lines.append(f"Proxy-Authorization: {basic(proxy.userinfo)}")
     return "\r\n".join([*lines, "Content-Length: "]).encode("latin-1")

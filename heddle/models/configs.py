@@ -13,7 +13,6 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct
 
 from heddle.models.endpoint import (
-    METHOD_PATHS,
     ApiType,
     Endpoint,
     HttpEndpoint,
@@ -24,11 +23,22 @@ from heddle.models.endpoint import (
 )
 from heddle.models.errors import CredentialMissing, EndpointInvalid
 from heddle.models.scripted import SCRIPTED_URL, read_script
-from heddle.spec import Component, LlmConfig, Model, OpenAiCompatibleConfig, OpenAiConfig
+from heddle.spec import (
+    Component,
+    GeminiAIStudioAuthConfig,
+    GeminiConfig,
+    LlmConfig,
+    Model,
+    OpenAiCompatibleConfig,
+    OpenAiConfig,
+)
 from plugins_host import one_of
 
-Reachable: TypeAlias = OpenAiCompatibleConfig | OpenAiConfig | LlmConfig
+Reachable: TypeAlias = OpenAiCompatibleConfig | OpenAiConfig | LlmConfig | GeminiConfig
 """The LLM configs that say where to call. `PROVIDERS` knows what is particular to each."""
+
+CHOICES: Final[tuple[ApiType, ...]] = ("chat_completions", "responses")
+"""The protocols that a document chooses between by ``api_type``."""
 
 _REFERENCE: Final = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
 
@@ -41,12 +51,19 @@ class Provider(Struct, frozen=True):
         key_variable: The environment variable that the key comes from when the document
             names none. With one, a key is required.
         limit_name: How it calls the largest number of tokens to generate.
+        key_header: The header for the key; None for a bearer token.
+        api_type: The protocol, where the document has no choice.
     """
 
     url: str | None = None
     key_variable: str | None = None
     limit_name: str = "max_tokens"
+    key_header: str | None = None
+    api_type: ApiType | None = None
 
+
+ANTHROPIC: Final = "LlmConfig of api_provider anthropic"
+"""It has no type of its own."""
 
 PROVIDERS: Final[Mapping[str, Provider]] = {
     # Newer models there refuse `max_tokens`; all take the other name.
@@ -56,6 +73,18 @@ PROVIDERS: Final[Mapping[str, Provider]] = {
     "OpenAiCompatibleConfig": Provider(),
     "VllmConfig": Provider(),
     "OllamaConfig": Provider(),
+    "GeminiConfig": Provider(
+        "https://generativelanguage.googleapis.com/v1beta",
+        "GEMINI_API_KEY",
+        key_header="x-goog-api-key",
+        api_type="gemini",
+    ),
+    ANTHROPIC: Provider(
+        "https://api.anthropic.com/v1",
+        "ANTHROPIC_API_KEY",
+        key_header="x-api-key",
+        api_type="messages",
+    ),
 }
 
 
@@ -65,6 +94,8 @@ API_PROVIDERS: Final[Mapping[str | None, str]] = {
     "openai": "OpenAiConfig",
     "vllm": "VllmConfig",
     "ollama": "OllamaConfig",
+    "google": "GeminiConfig",
+    "anthropic": ANTHROPIC,
 }
 
 
@@ -91,7 +122,7 @@ def endpoint_for(llm_config: Component, environ: Mapping[str, str]) -> Endpoint:
     if url.strip().lower() == SCRIPTED_URL:
         script = read_script(llm_config.metadata, where=where)
         return ScriptedEndpoint(llm_config.name, script)
-    api_type = _api_type(llm_config, where)
+    api_type = provider.api_type or _api_type(llm_config, where)
     origin, target, userinfo = read_url(url, api_type, where=where)
     tls = TlsFiles()
     if isinstance(llm_config, OpenAiCompatibleConfig):
@@ -105,6 +136,7 @@ def endpoint_for(llm_config: Component, environ: Mapping[str, str]) -> Endpoint:
         userinfo=userinfo,
         api_type=api_type,
         limit_name=provider.limit_name,
+        key_header=provider.key_header,
         tls=tls,
         timeout=None if policy is None else policy.request_timeout,
     )
@@ -134,18 +166,28 @@ def _unknown(kind: str, where: str) -> EndpointInvalid:
 
 def _api_type(llm_config: Reachable, where: str) -> ApiType:
     name = llm_config.api_type or "chat_completions"
-    for known in METHOD_PATHS:
+    for known in CHOICES:
         if name == known:
             return known
     raise EndpointInvalid(
-        f"api_type {name!r} is unknown", where=where, fix=one_of(name, METHOD_PATHS)
+        f"api_type {name!r} is unknown", where=where, fix=one_of(name, CHOICES)
     )
 
 
 def _api_key(
     llm_config: Reachable, provider: Provider, environ: Mapping[str, str], where: str
 ) -> Secret | None:
-    written = (llm_config.api_key or "").strip()
+    key = llm_config.api_key
+    if isinstance(llm_config, GeminiConfig):
+        if not isinstance(llm_config.auth, GeminiAIStudioAuthConfig):
+            raise EndpointInvalid(
+                f"auth is of type {llm_config.auth.component_type}, and heddle logs in "
+                "to Gemini by key only",
+                where=where,
+                fix="Use a GeminiAIStudioAuthConfig, which has an api_key.",
+            )
+        key = llm_config.auth.api_key or key
+    written = (key or "").strip()
     if not written:
         if provider.key_variable is None:
             return None

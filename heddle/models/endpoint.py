@@ -19,12 +19,15 @@ from msgspec import Struct
 from heddle.models.errors import EndpointInvalid
 from heddle.models.scripted import Step
 
-ApiType: TypeAlias = Literal["chat_completions", "responses"]
+ApiType: TypeAlias = Literal["chat_completions", "responses", "messages", "gemini"]
 Scheme: TypeAlias = Literal["http", "https"]
 
 METHOD_PATHS: Final[Mapping[ApiType, str]] = {
     "chat_completions": "/chat/completions",
     "responses": "/responses",
+    "messages": "/messages",
+    # Which method is asked for with which model, so it is not known here.
+    "gemini": "",
 }
 DEFAULT_PORTS: Final[Mapping[Scheme, int]] = {"http": 80, "https": 443}
 
@@ -100,10 +103,11 @@ class HttpEndpoint(Struct, frozen=True, kw_only=True, cache_hash=True):
         name: Of the LLM config.
         origin: Where to connect.
         target: Path and query of the requests.
-        api_key: Sent as a bearer token.
+        api_key: Sent as a bearer token, or in ``key_header``.
         userinfo: ``user:password`` of the URL, sent as basic authorization.
-        api_type: Which of the two protocols it speaks.
+        api_type: Which protocol it speaks.
         limit_name: How it calls ``max_tokens``.
+        key_header: The header that the key is sent in, where it is no bearer token.
         tls: Certificate files.
         timeout: Seconds for a whole call; None leaves it to the caller.
     """
@@ -115,6 +119,7 @@ class HttpEndpoint(Struct, frozen=True, kw_only=True, cache_hash=True):
     userinfo: Secret | None = None
     api_type: ApiType = "chat_completions"
     limit_name: str = "max_tokens"
+    key_header: str | None = None
     tls: TlsFiles = TlsFiles()
     timeout: float | None = None
 
@@ -126,7 +131,7 @@ class HttpEndpoint(Struct, frozen=True, kw_only=True, cache_hash=True):
     @property
     def authorization(self) -> str | None:
         """The value of the Authorization header. A secret."""
-        if self.api_key is not None:
+        if self.api_key is not None and self.key_header is None:
             return f"Bearer {self.api_key.reveal()}"
         if self.userinfo is not None:
             return basic(self.userinfo)
@@ -187,6 +192,8 @@ def read_url(
         if not any(_VERSION.fullmatch(step) for step in path.split("/")):
             path += "/v1"
         path += method
+    elif not method and not any(_VERSION.fullmatch(step) for step in path.split("/")):
+        path += "/v1beta"
     target = f"{path}?{parts.query}" if parts.query else path
     if not target.isascii() or not target.isprintable() or " " in target:
         raise EndpointInvalid(

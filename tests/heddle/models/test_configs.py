@@ -20,7 +20,10 @@ from heddle.models.configs import API_PROVIDERS, PROVIDERS
 from heddle.models.endpoint import Origin, TlsFiles
 from heddle.spec import (
     Component,
+    DbmsVectorChainLlmConfig,
+    GeminiAIStudioAuthConfig,
     GeminiConfig,
+    GeminiVertexAIAuthConfig,
     LlmConfig,
     LlmGenerationConfig,
     OllamaConfig,
@@ -151,13 +154,11 @@ def test_a_bare_config_says_who_serves_it_or_where_it_is() -> None:
 
 
 def test_other_components_are_refused_by_name_with_the_known_ones() -> None:
-    gemini = GeminiConfig(
-        name="g", model_id="m", auth=PluginComponent(name="a", type_name="Auth")
-    )
+    oracle = DbmsVectorChainLlmConfig(name="o", model_id="m", provider="p", url="u")
     plugin = PluginComponent(name="p", type_name="OpenAICompatibleConfig")
 
-    with pytest.raises(EndpointInvalid, match="'GeminiConfig' is not an LLM config"):
-        endpoint_for(gemini, {})
+    with pytest.raises(EndpointInvalid, match="'DbmsVectorChainLlmConfig' is not an"):
+        endpoint_for(oracle, {})
     with pytest.raises(EndpointInvalid, match="Did you mean 'OpenAiCompatibleConfig'?"):
         endpoint_for(plugin, {})
 
@@ -211,3 +212,34 @@ def test_no_field_of_an_endpoint_shows_the_key() -> None:
 
     assert "sk-123456" not in repr(http(config))
     assert "sk-123456" not in json.dumps(str(http(config)))
+
+
+def test_gemini_is_reached_by_the_key_of_its_auth() -> None:
+    auth = GeminiAIStudioAuthConfig(name="a", api_key="$MINE")
+    endpoint = http(GeminiConfig(name="g", model_id="m", auth=auth), MINE="k-1")
+
+    assert str(endpoint.origin) == "https://generativelanguage.googleapis.com"
+    assert (endpoint.target, endpoint.api_type) == ("/v1beta", "gemini")
+    assert (endpoint.key_header, endpoint.authorization) == ("x-goog-api-key", None)
+    assert endpoint.api_key == Secret("k-1")
+    with pytest.raises(CredentialMissing, match="GEMINI_API_KEY"):
+        endpoint_for(
+            GeminiConfig(name="g", model_id="m", auth=GeminiAIStudioAuthConfig(name="a")),
+            {},
+        )
+    with pytest.raises(EndpointInvalid, match="by key only"):
+        endpoint_for(
+            GeminiConfig(name="g", model_id="m", auth=GeminiVertexAIAuthConfig(name="v")),
+            {},
+        )
+
+
+def test_anthropic_is_named_by_api_provider() -> None:
+    config = LlmConfig(name="c", model_id="m", api_provider="anthropic")
+    endpoint = http(config, ANTHROPIC_API_KEY="k-2")
+
+    assert (str(endpoint.origin), endpoint.target) == (
+        "https://api.anthropic.com",
+        "/v1/messages",
+    )
+    assert (endpoint.key_header, endpoint.api_key) == ("x-api-key", Secret("k-2"))

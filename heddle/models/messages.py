@@ -1,0 +1,329 @@
+"""The Messages API of Anthropic: a request to bytes, bytes to a response, no I/O in sight.
+
+{"model", "max_tokens", "system"?, "messages": [{"role", "content": [block, …]}], …}
+{"content": [{"type": "text"} | {"type": "tool_use"}], "stop_reason", "usage"}
+{"type": "content_block_delta", "index", "delta"}     an event of a streamed answer
+{"type": "message_stop"}                              its last one
+
+Roles take turns there, so what follows one another under one role is one message.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from heddle.http import SseEvent
+from heddle.models.completion import complaint, unreadable
+from heddle.models.errors import ProviderComplaint, UnreadableAnswer
+from plugins_host import Message, ModelRequest, ModelResponse, ToolCall, Usage
+
+MAX_TOKENS: Final = 8192
+"""What is sent where the document sets no limit: the protocol requires one."""
+
+_FINISHED: Final[Mapping[str, str]] = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "tool_use": "tool_calls",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "content_filter",
+}
+"""Why an answer ended, in the words of chat completions, which policies know."""
+
+_STATUSES: Final[Mapping[str, int]] = {
+    "rate_limit_error": 429,
+    "api_error": 500,
+    "overloaded_error": 529,
+}
+"""Errors in the middle of a stream have no status of their own."""
+
+
+class Tokens(Struct, frozen=True):
+    """Usage on the wire; what came from a cache is counted apart there."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+
+
+class Block(Struct, frozen=True):
+    """A piece of an answer; those of other types are thoughts and the like."""
+
+    type: str = ""
+    text: str | None = None
+    id: str | None = None
+    name: str | None = None
+    input: Any = None
+
+
+class Answer(Struct, frozen=True):
+    """A whole answer."""
+
+    content: list[Block] | None = None
+    stop_reason: str | None = None
+    usage: Tokens | None = None
+    error: Any = None
+
+
+class Delta(Struct, frozen=True):
+    """What an event adds."""
+
+    type: str = ""
+    text: str | None = None
+    partial_json: str | None = None
+    stop_reason: str | None = None
+
+
+class StreamEvent(Struct, frozen=True):
+    """An event of a streamed answer, of whatever type."""
+
+    type: str = ""
+    index: int = 0
+    message: Answer | None = None
+    content_block: Block | None = None
+    delta: Delta | None = None
+    usage: Tokens | None = None
+    error: Any = None
+
+
+_ANSWER: Final = msgspec.json.Decoder(Answer)
+_EVENT: Final = msgspec.json.Decoder(StreamEvent)
+_ENCODER: Final = msgspec.json.Encoder()
+
+
+def encode(request: ModelRequest, stream: bool, limit_name: str) -> bytes:
+    """The body of a request. ``limit_name`` is of other protocols: there is one here."""
+    del limit_name
+    body: dict[str, Any] = {
+        "max_tokens": MAX_TOKENS if request.max_tokens is None else request.max_tokens,
+        **request.parameters,
+        "model": request.model,
+        "messages": _messages(request.messages),
+    }
+    body.pop("stream", None)
+    system = [each.content for each in request.messages if each.role == "system"]
+    system += json_wanted(request)
+    if system:
+        body["system"] = "\n\n".join(each for each in system if each)
+    if request.tools:
+        body["tools"] = [
+            {
+                "name": tool.name,
+                "description": tool.description,
+                "input_schema": tool.parameters,
+            }
+            for tool in request.tools
+        ]
+    elif used := {call.name for each in request.messages for call in each.tool_calls}:
+        # Calls of a conversation that was handed over: they must be declared to be read.
+        body["tools"] = [
+            {"name": name, "input_schema": {"type": "object"}} for name in sorted(used)
+        ]
+        body["tool_choice"] = {"type": "none"}
+    if request.temperature is not None:
+        body["temperature"] = request.temperature
+    if request.top_p is not None:
+        body["top_p"] = request.top_p
+    if stream:
+        body["stream"] = True
+    return _ENCODER.encode(body)
+
+
+def json_wanted(request: ModelRequest) -> list[str]:
+    """How a model is asked in words for the JSON that the request wants."""
+    if request.response_schema is not None:
+        schema = _ENCODER.encode(request.response_schema).decode()
+        wanted = f"Give your final answer as one JSON object of this schema: {schema}"
+    elif request.response_format == "json":
+        wanted = "Give your final answer as one JSON object"
+    else:
+        return []
+    return [f"{wanted}\nWrite the object and nothing else: no explanation, no code fence."]
+
+
+def _messages(messages: Iterable[Message]) -> list[dict[str, Any]]:
+    turns: list[dict[str, Any]] = []
+    for message in messages:
+        if message.role == "system":
+            continue
+        role = "assistant" if message.role == "assistant" else "user"
+        blocks = _blocks(message)
+        if turns and turns[-1]["role"] == role:
+            turns[-1]["content"] += blocks
+        elif blocks:
+            turns.append({"role": role, "content": blocks})
+    return turns
+
+
+def _blocks(message: Message) -> list[dict[str, Any]]:
+    if message.role == "tool":
+        return [
+            {
+                "type": "tool_result",
+                "tool_use_id": message.tool_call_id,
+                "content": message.content,
+            }
+        ]
+    blocks: list[dict[str, Any]] = []
+    if message.content:  # an empty text is refused
+        blocks.append({"type": "text", "text": message.content})
+    blocks += (
+        {
+            "type": "tool_use",
+            "id": call.id,
+            "name": call.name,
+            "input": arguments_of(call),
+        }
+        for call in message.tool_calls
+    )
+    return blocks
+
+
+def arguments_of(call: ToolCall) -> dict[str, Any]:
+    """The arguments as the object that is sent; what is none is sent under a name."""
+    if not call.arguments.strip():
+        return {}
+    try:
+        value = msgspec.json.decode(call.arguments)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        value = call.arguments
+    return value if isinstance(value, dict) else {"arguments": value}
+
+
+def decode(body: bytes) -> ModelResponse:
+    """A whole answer.
+
+    Raises:
+        UnreadableAnswer: The body is no answer.
+        ProviderComplaint: It is an error in the shape of one.
+    """
+    try:
+        answer = _ANSWER.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise unreadable(body, error) from error
+    if answer.error is not None:
+        raise _complaint(answer.error)
+    if answer.content is None:
+        raise UnreadableAnswer("the answer has no content")
+    text = "".join(each.text or "" for each in answer.content if each.type == "text")
+    calls = tuple(
+        ToolCall(each.id or "", each.name or "", _ENCODER.encode(each.input or {}).decode())
+        for each in answer.content
+        if each.type == "tool_use"
+    )
+    return _response(text, calls, answer.stop_reason, answer.usage)
+
+
+def _response(
+    text: str, calls: tuple[ToolCall, ...], reason: str | None, usage: Tokens | None
+) -> ModelResponse:
+    return ModelResponse(
+        content=text,
+        finish_reason=_FINISHED.get(reason or "end_turn", reason or "stop"),
+        tool_calls=calls,
+        usage=_usage(usage),
+    )
+
+
+def _usage(tokens: Tokens | None) -> Usage | None:
+    if tokens is None or tokens.input_tokens is None or tokens.output_tokens is None:
+        return None
+    cached = (tokens.cache_creation_input_tokens, tokens.cache_read_input_tokens)
+    return Usage(
+        tokens.input_tokens + sum(each or 0 for each in cached), tokens.output_tokens
+    )
+
+
+def _complaint(error: Any) -> ProviderComplaint:
+    made = complaint(error)
+    kind = error.get("type") if isinstance(error, dict) else None
+    status = _STATUSES.get(kind) if isinstance(kind, str) else None
+    return made if status is None else ProviderComplaint(made.message, status)
+
+
+class MessageStream:
+    """Puts a streamed answer together, block by block."""
+
+    def __init__(self) -> None:
+        self._text: list[str] = []
+        # Calls by the index of their block: id, name, pieces of the arguments.
+        self._calls: dict[int, tuple[str, str, list[str]]] = {}
+        self._reason: str | None = None
+        self._usage: Tokens | None = None
+        self.done = False
+
+    @property
+    def finished(self) -> bool:
+        """Whether the answer is whole."""
+        return self._reason is not None
+
+    def feed(self, events: Iterable[SseEvent]) -> list[str]:
+        """Take events in, and hand out the pieces of text in them, none of them empty.
+
+        Raises:
+            UnreadableAnswer: An event is not of this protocol.
+            ProviderComplaint: The provider reports an error in the middle.
+        """
+        pieces: list[str] = []
+        for event in events:
+            try:
+                read = _EVENT.decode(event.data)
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+                raise unreadable(event.data, error) from error
+            if read.type == "error" or read.error is not None:
+                raise _complaint(read.error or {"message": "an error without a text"})
+            if read.type == "message_stop":
+                self.done = True
+                break
+            text = self._take(read)
+            if text:
+                self._text.append(text)
+                pieces.append(text)
+        return pieces
+
+    def _take(self, read: StreamEvent) -> str | None:
+        """What an event adds; the text in it."""
+        block, delta = read.content_block, read.delta
+        if read.message is not None:
+            self._usage = read.message.usage
+        if block is not None and block.type == "tool_use":
+            given = [_ENCODER.encode(block.input).decode()] if block.input else []
+            self._calls[read.index] = (block.id or "", block.name or "", given)
+        if read.usage is not None:
+            self._usage = _latest(self._usage, read.usage)
+        if delta is None:
+            return block.text if block is not None and block.type == "text" else None
+        if delta.stop_reason is not None:
+            self._reason = delta.stop_reason
+        if delta.partial_json and read.index in self._calls:
+            self._calls[read.index][2].append(delta.partial_json)
+        return delta.text if delta.type == "text_delta" else None
+
+    def response(self) -> ModelResponse:
+        """The whole answer.
+
+        Raises:
+            UnreadableAnswer: The stream ended before it.
+        """
+        if self._reason is None:
+            raise UnreadableAnswer("the stream ended before the answer did", retryable=True)
+        calls = tuple(
+            ToolCall(identity, name, "".join(pieces) or "{}")
+            for _, (identity, name, pieces) in sorted(self._calls.items())
+        )
+        return _response("".join(self._text), calls, self._reason, self._usage)
+
+
+def _latest(before: Tokens | None, now: Tokens) -> Tokens:
+    """Counts are told as they grow; the first event has those of the input."""
+    if before is None:
+        return now
+    fields = {
+        name: value
+        for name in now.__struct_fields__
+        if (value := getattr(now, name)) is not None
+    }
+    return msgspec.structs.replace(before, **fields)
