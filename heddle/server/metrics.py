@@ -14,11 +14,14 @@ from prometheus_client.core import (
     GaugeMetricFamily,
     HistogramMetricFamily,
     Metric,
+    SummaryMetricFamily,
 )
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector, CollectorRegistry
 
+from heddle import __version__
 from heddle.policy_counts import BUCKETS
+from heddle.server.endings import Status
 from heddle.server.numbers import Numbers
 from heddle.server.workers.board import CONNECTIONS
 
@@ -61,7 +64,15 @@ class ServerCollector(Collector):
         most = self._service.runs.max_concurrent
         yield GaugeMetricFamily("heddle_max_concurrent_runs", "Most runs at a time", most)
         saturation = total.gauges.get("active_runs", 0) / most
-        yield GaugeMetricFamily("heddle_run_saturation", "Share of them", saturation)
+        yield GaugeMetricFamily(
+            "heddle_run_saturation",
+            "Runs that are going on, as a share of the most at a time",
+            saturation,
+        )
+        version = GaugeMetricFamily("heddle_build_info", "Always 1", labels=("version",))
+        version.add_metric((__version__,), 1)
+        yield version
+        yield from ends(total)
         for key, name, text in COUNTERS:
             yield CounterMetricFamily(name, text, total.counters.get(key, 0))
         yield from self._workers()
@@ -100,22 +111,48 @@ class ServerCollector(Collector):
         )
 
 
+ENDS: Final = (Status.COMPLETED, Status.FAILED, Status.CANCELLED)
+
+
+def ends(numbers: Numbers) -> Iterator[Metric]:
+    """How runs ended, and how long they took."""
+    ended = CounterMetricFamily(
+        "heddle_runs_ended", "Runs that ended, by how", labels=("status",)
+    )
+    count = 0.0
+    for status in ENDS:
+        some = numbers.counters.get(f"ended_{status}", 0)
+        ended.add_metric((status,), some)
+        count += some
+    yield ended
+    yield SummaryMetricFamily(
+        "heddle_run_seconds",
+        "How long runs took that ended",
+        count_value=count,  # type: ignore[arg-type]  # a number
+        sum_value=numbers.counters.get("run_seconds", 0),
+    )
+
+
 PLACE: Final = ("seam", "half", "middleware")
 
 
 def policies(numbers: Numbers) -> Iterator[Metric]:
     """What policies said, by seam, half and middleware."""
     consultations = CounterMetricFamily(
-        "heddle_consultations", "Questions put to a middleware", labels=PLACE
+        "heddle_consultations",
+        "Questions put to a middleware",
+        labels=PLACE,
     )
     verdicts = CounterMetricFamily(
-        "heddle_verdicts", "What it decided", labels=(*PLACE, "verdict")
+        "heddle_verdicts", "Decisions of a middleware", labels=(*PLACE, "verdict")
     )
     failures = CounterMetricFamily(
-        "heddle_middleware_failures", "Times that it did not do its part", labels=PLACE
+        "heddle_middleware_failures",
+        "Questions that a middleware did not answer as it must",
+        labels=PLACE,
     )
     latency = HistogramMetricFamily(
-        "heddle_consultation_seconds", "How long its answers took", labels=PLACE
+        "heddle_consultation_seconds", "How long a middleware took to answer", labels=PLACE
     )
     for name, tally in numbers.policies.items():
         place = tuple(name.split(" ", 2))
@@ -134,10 +171,14 @@ def policies(numbers: Numbers) -> Iterator[Metric]:
 def processes(numbers: Numbers) -> Iterator[Metric]:
     """How often the processes of plugins were started again, and for what."""
     restarts = CounterMetricFamily(
-        "heddle_plugin_restarts", "Processes after the first one", labels=("plugin",)
+        "heddle_plugin_restarts",
+        "Processes of a plugin after its first one",
+        labels=("plugin",),
     )
     retired = CounterMetricFamily(
-        "heddle_plugin_retired", "Processes that did not stop when told", labels=("plugin",)
+        "heddle_plugin_retired",
+        "Processes of a plugin that did not stop when told",
+        labels=("plugin",),
     )
     for name, count in numbers.restarts.items():
         restarts.add_metric((name,), count)

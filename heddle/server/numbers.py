@@ -95,6 +95,8 @@ def numbers_of(service: "Service") -> Numbers:
             "lags": tally.lagged,
             "missed": tally.missed,
             "cpu": _cpu(),
+            "run_seconds": runs.seconds,
+            **{f"ended_{status}": count for status, count in runs.ended.items()},
         },
         {
             f"{seam.value} {half.value} {component}": PolicyNumbers(

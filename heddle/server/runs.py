@@ -361,6 +361,8 @@ class Runs:
     Attributes:
         draining: Whether no more runs are begun.
         accepted, rejected: How many runs were begun, and how many refused.
+        ended: How many ended how.
+        seconds: How long all of those took together.
         tally: Those who follow runs, and what they missed.
     """
 
@@ -382,6 +384,10 @@ class Runs:
         self.draining = False
         self.accepted = 0
         self.rejected = 0
+        self.ended: dict[Status, int] = {
+            each: 0 for each in Status if each is not Status.RUNNING
+        }
+        self.seconds = 0.0
         self.tally = Tally()
         self._maker = maker
         self._log_limits = log_limits
@@ -610,6 +616,8 @@ class Runs:
         if self._room is not None:
             self._room.hold(len(self._active))
         self._history.add(run)
+        self.ended[run.status] += 1
+        self.seconds += run.seconds
         self._mean_seconds += (run.seconds - self._mean_seconds) * MEAN_SHARE
         if not self._active and self._empty is not None:
             self._empty.set()

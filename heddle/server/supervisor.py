@@ -250,6 +250,7 @@ class Supervisor:
         self._board.set(child.row, STATE, SERVING)
         ours = self._of(child.age)
         if child.age != self._coming:
+            self._log.say("info", "worker replaced", worker=child.row, pid=child.pid)
             return
         if any(each.phase is not Phase.SERVING for each in ours):
             return

@@ -81,6 +81,7 @@ def test_the_page_names_metrics_and_flags_that_are_there() -> None:
     counted = set(re.findall(r"heddle_\w+_total", text))
     ours = {f"{name}_total" for _, name, _ in COUNTERS} | {
         "heddle_worker_restarts_total",
+        "heddle_runs_ended_total",
         "heddle_plugin_restarts_total",
         "heddle_middleware_failures_total",
     }

@@ -161,6 +161,10 @@ def test_a_worker_that_dies_is_replaced_and_what_it_counted_stays(tmp_path: Path
             assert served.ask("POST", "/v1/runs", {"flow": STRAIGHT}).status == 200
         served.until(lambda: served.metric("heddle_worker_restarts_total") == 1)
         assert served.metric("heddle_runs_accepted_total") == 20
+        assert served.metric('heddle_runs_ended_total{status="completed"}') == 20
+        assert served.metric("heddle_run_seconds_count") == 20
+        assert served.metric("heddle_run_seconds_sum") > 0
+        assert "worker=0" in served.line("worker replaced")
         served.until(lambda: trio.run(watched, served.ws)["server"]["answering"] == 2)
         shown = trio.run(watched, served.ws)
         assert shown["server"]["accepted"] == 20
