@@ -3,7 +3,7 @@
 GET /v1/runs                   the runs of this worker alone
 *   /v1/runs/{id}…             as everybody is answered
 GET /-/follow/{id}?from=N      its events as WebSocket frames, for a sibling's socket
-GET /-/numbers                 publish what there is to count
+GET /-/numbers                 publish what there is to count; which worker did
 GET /-/status                  what the status page shows of this worker
 """
 
@@ -57,7 +57,7 @@ class Inner:
             )
         if path == "/-/numbers":
             numbers.publish(service)
-            return Response(200, JSON, b"{}")
+            return Response(200, JSON, _encode(service.peers and service.peers.row))
         if path == "/-/status":
             return Response(200, JSON, _encode(part_of(service)))
         if path.startswith(_FOLLOW):

@@ -5,7 +5,7 @@ nothing beyond the counting. Of a server with several workers they are added up;
 worker that is gone has counted stays in the sums.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
@@ -50,8 +50,9 @@ Shown = Mapping[int | None, Numbers]
 class ServerCollector(Collector):
     """Adds up what was counted."""
 
-    def __init__(self, service: "Service", shown: Shown) -> None:
+    def __init__(self, service: "Service", shown: Shown, answered: Collection[int]) -> None:
         self._service = service
+        self._answered = answered
         self._shown = shown
 
     def collect(self) -> Iterator[Metric]:
@@ -95,12 +96,19 @@ class ServerCollector(Collector):
         connections = GaugeMetricFamily(
             "heddle_worker_connections", "Clients that are connected", labels=("worker",)
         )
+        up = GaugeMetricFamily(
+            "heddle_worker_up",
+            "Whether it answered; what it last showed is counted if not",
+            labels=("worker",),
+        )
         for row in peers.board.present():
+            up.add_metric((str(row),), row in self._answered)
             connections.add_metric((str(row),), peers.board.get(row, CONNECTIONS))
             numbers = self._shown.get(row)
             if numbers is not None:
                 memory.add_metric((str(row),), numbers.gauges["resident"])
                 runs.add_metric((str(row),), numbers.gauges["active_runs"])
+        yield up
         yield memory
         yield runs
         yield connections
@@ -187,8 +195,8 @@ def processes(numbers: Numbers) -> Iterator[Metric]:
     yield from (restarts, retired)
 
 
-def exposition(service: "Service", shown: Shown) -> bytes:
-    """The text that is served."""
+def exposition(service: "Service", shown: Shown, answered: Collection[int] = ()) -> bytes:
+    """The text that is served; ``answered`` are the workers that did."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(ServerCollector(service, shown))
+    registry.register(ServerCollector(service, shown, answered))
     return generate_latest(registry)

@@ -13,6 +13,9 @@ from heddle.server.status_page import page, wants_page
 
 _encode: Final = msgspec.json.Encoder().encode
 METRICS: Final = (("Content-Type", "text/plain; version=0.0.4; charset=utf-8"),)
+SCRAPE_PATIENCE: Final = 2.0
+"""Seconds for other workers; Prometheus itself waits for 10."""
+
 _OK: Final = Response(200, JSON, b'{"status":"ok"}')
 _DRAINING: Final = Response(503, JSON, b'{"status":"draining"}')
 
@@ -70,10 +73,12 @@ async def metrics(service: Service, _: Request, __: str) -> Answer:
     peers = service.peers
     if peers is None:
         return Response(200, METRICS, exposition(service, {None: numbers_of(service)}))
-    await peers.ask_all("GET", "/-/numbers")
+    # One that is stuck must not make the scrape fail, for others then went unseen.
+    answers = await peers.ask_all("GET", "/-/numbers", patience=SCRAPE_PATIENCE)
     publish(service)
+    answered = {peers.row, *(msgspec.json.decode(each, type=int) for each in answers)}
     shown = {row: decode(each) for row, each in peers.ledger.read().items()}
-    return Response(200, METRICS, exposition(service, shown))
+    return Response(200, METRICS, exposition(service, shown, answered))
 
 
 async def openapi(_: Service, __: Request, ___: str) -> Answer:

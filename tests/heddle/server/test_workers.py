@@ -181,6 +181,20 @@ def test_a_worker_that_dies_is_replaced_and_what_it_counted_stays(tmp_path: Path
         assert served.metric(asked) == 2 * before
 
 
+def test_a_worker_that_is_stuck_is_seen_from_the_others(tmp_path: Path) -> None:
+    with server(tmp_path, "--workers", "2") as served:
+        stuck = workers_of(served)[0]
+        os.kill(stuck, signal.SIGSTOP)
+        up = 'heddle_worker_up{worker="0"}'
+        try:
+            served.until(lambda: served.metric(up) == 0)
+            shown = trio.run(watched, served.ws)["server"]
+            assert (shown["workers"], shown["answering"]) == (2, 1)
+        finally:
+            os.kill(stuck, signal.SIGCONT)
+        served.until(lambda: served.metric(up) == 1)
+
+
 def test_a_reload_reads_everything_anew_and_drops_no_stream(tmp_path: Path) -> None:
     (tmp_path / "gate.json").write_text(json.dumps(MANIFEST))
     (tmp_path / "gate.py").write_text(PROGRAM)
