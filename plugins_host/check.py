@@ -381,7 +381,8 @@ class _Newer:
 
     async def request(self, verb: str, params: bytes, **keys: Any) -> object:
         """Ask."""
-        newer = b'%b,"x-future":{"anything":true}}' % params[:-1]
+        after = b"" if params == b"{}" else b","
+        newer = b'%b%b"x-future":{"anything":true}}' % (params[:-1], after)
         return await self._asker.request(verb, newer, **keys)
 
 

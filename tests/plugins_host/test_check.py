@@ -499,6 +499,17 @@ async def test_a_store_that_answers_without_versions_is_told(tmp_path: Path) -> 
     assert any("no 'sessions'" in each for each in told)
 
 
+async def test_a_plugin_that_only_finds_tools_has_no_faults(tmp_path: Path) -> None:
+    lists = """if method == "listTools":
+        say(id=id, result={"tools": [{"name": "a"}]})
+        continue"""
+    found = await checked(by_hand(tmp_path, lists, components=[], discoverTools=True))
+    said = {each.asked: each.said for each in found}
+    assert said["listTools"] == "1 tools"
+    assert said["a field that it does not know"] == "it is ignored"
+    assert not faults(found)
+
+
 async def test_tools_without_names_are_told(tmp_path: Path) -> None:
     found = await fault_of(tmp_path, "", components=[], discoverTools=True)
 
