@@ -104,6 +104,17 @@ def format_option(command: Command) -> Command:
     )(command)
 
 
+def components_option(command: Command) -> Command:
+    """``--components``: what a document refers to and does not define."""
+    return click.option(
+        "--components",
+        metavar="FILE",
+        multiple=True,
+        type=click.Path(),
+        help="Components and values that the flow refers to. Repeatable.",
+    )(command)
+
+
 def plugin_timeout_option(default: int) -> Callable[[Command], Command]:
     """``--plugin-timeout``, which is ``default`` milliseconds when it is not given."""
     return _time(

@@ -10,7 +10,14 @@ shared by all runs of the same document.
 
 import os
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Collection,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager
 from hashlib import blake2b
 from itertools import islice
@@ -32,7 +39,16 @@ from heddle.installation import (
     Installed,
     OpenPlugins,
 )
-from heddle.spec import MAX_DOCUMENT, EffortExceeded, Problem, effort, read_document
+from heddle.spec import (
+    MAX_DOCUMENT,
+    NOTHING_SUPPLIED,
+    EffortExceeded,
+    Problem,
+    Supplied,
+    effort,
+    read_document,
+    read_supplied,
+)
 from plugins_host import Fault
 
 if TYPE_CHECKING:
@@ -165,6 +181,7 @@ def prepare(
     name: str,
     format: str | None = None,  # noqa: A002  the word users know
     installed: Installed = NOTHING,
+    supplied: Supplied = NOTHING_SUPPLIED,
 ) -> Prepared:
     """Read, check and compile a document's bytes, or take the plan that is kept of them.
 
@@ -173,6 +190,7 @@ def prepare(
         name: What errors call it, a file name mostly.
         format: The name of its format; None to go by its own name, then by its look.
         installed: What is installed beside it: what it may name, and what it may not.
+        supplied: What it may refer to beyond what it defines itself.
 
     Raises:
         DocumentError: With every problem of the document.
@@ -189,11 +207,14 @@ def prepare(
             formats=installed.formats,
             component_types=installed.provided,
             refused=installed.refused,
+            supplied=supplied.values,
         )
         plan = make_plan(document, name=name)
         return Prepared(name, plan, (*document.warnings, *plan.graph.warnings))
 
-    read_with = f"{format}\0{installed.formats.serial}\0{installed.digest}"
+    read_with = (
+        f"{format}\0{installed.formats.serial}\0{installed.digest}\0{supplied.digest}"
+    )
     return _PLANS.get(data, f"{read_with}\0{name}\0", compile_it)
 
 
@@ -202,6 +223,7 @@ def load(
     *,
     format: str | None = None,  # noqa: A002  the word users know
     installed: Installed = NOTHING,
+    supplied: Supplied = NOTHING_SUPPLIED,
 ) -> Prepared:
     """Prepare the document in a file.
 
@@ -209,6 +231,23 @@ def load(
         UnreadableFile: It can't be read.
         DocumentError: With every problem of the document.
     """
+    return prepare(
+        _read_file(path), name=path, format=format, installed=installed, supplied=supplied
+    )
+
+
+def supply(paths: Iterable[str], installed: Installed = NOTHING) -> Supplied:
+    """Read files of components that documents may refer to.
+
+    Raises:
+        UnreadableFile: One can't be read.
+        DocumentError: One holds something else.
+    """
+    files = ((path, _read_file(path)) for path in paths)
+    return read_supplied(files, formats=installed.formats)
+
+
+def _read_file(path: str) -> bytes:
     try:
         with Path(path).open("rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -226,7 +265,7 @@ def load(
             where=path,
             fix="Check that it is the document you mean.",
         )
-    return prepare(data, name=path, format=format, installed=installed)
+    return data
 
 
 def install(options: RunOptions, *, shared: bool = False) -> Installed:

@@ -17,7 +17,7 @@ from heddle.cli.inputs import check_format, read_input
 from heddle.cli.options import debug_option, is_debugging
 from heddle.cli.own_stdout import own_stdout
 from heddle.cli.wording import fit_json
-from heddle.flags import engine_options, format_option
+from heddle.flags import components_option, engine_options, format_option
 from plugins_host import Fault, one_of
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ Examples:
     help="The starting state, a JSON object; - reads it from stdin.",
 )
 @format_option
+@components_option
 @engine_options
 @click.option(
     "--no-stream",
@@ -72,6 +73,7 @@ def command(
     flow: str,
     input_: str | None,
     format_: str | None,
+    components: tuple[str, ...],
     *,
     no_stream: bool,
     protocol: str | None,
@@ -107,6 +109,7 @@ def command(
             options,
             stdout,
             format=format_,
+            components=components,
             protocol=protocol,
             verbose=verbose,
             quiet=quiet,
@@ -121,6 +124,7 @@ def run_once(
     stdout: int,
     *,
     format: str | None,  # noqa: A002  the word users know
+    components: tuple[str, ...],
     protocol: str | None,
     verbose: bool,
     quiet: bool,
@@ -130,7 +134,12 @@ def run_once(
     """Load, run, and print the result; or run and print for each line of a chat."""
     frames = stdout if protocol == OWN_PROTOCOL else None
     installed, prepared = load(
-        flow, options, format=format, protocol=protocol, frames=frames
+        flow,
+        options,
+        format=format,
+        components=components,
+        protocol=protocol,
+        frames=frames,
     )
     warnings = [str(each) for each in prepared.warnings]
 
@@ -195,6 +204,7 @@ def load(
     options: "RunOptions",
     *,
     format: str | None,  # noqa: A002  the word users know
+    components: tuple[str, ...],
     protocol: str | None,
     frames: int | None,
 ) -> "tuple[Installed, Prepared]":
@@ -210,7 +220,9 @@ def load(
                 where="--protocol",
                 fix=one_of(protocol, installed.protocols),
             )
-        return installed, launch.load(flow, format=format, installed=installed)
+        supplied = launch.supply(components, installed)
+        prepared = launch.load(flow, format=format, installed=installed, supplied=supplied)
+        return installed, prepared
     except Fault as error:
         if frames is not None:
             from heddle.cli.frames import error_frame

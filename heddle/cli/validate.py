@@ -8,12 +8,12 @@ import click
 from heddle.cli.inputs import check_format
 from heddle.cli.options import debug_option
 from heddle.cli.wording import fit, fit_json
-from heddle.flags import format_option, plugin_options
+from heddle.flags import components_option, format_option, plugin_options
 from plugins_host import Fault
 
 if TYPE_CHECKING:
     from heddle.installation import Installed
-    from heddle.spec import Formats
+    from heddle.spec import Formats, Supplied
     from heddle.spec.places import Places
 
 MOST_QUOTED: Final = 1 << 20
@@ -39,6 +39,7 @@ Examples:
     help="Also check that the tools the flow names are there and can be run.",
 )
 @format_option
+@components_option
 @plugin_options
 @click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object for each flow."
@@ -48,6 +49,7 @@ def command(
     flows: tuple[str, ...],
     tools_dir: str | None,
     format_: str | None,
+    components: tuple[str, ...],
     plugins: tuple[str, ...],
     plugin_config: tuple[str, ...],
     plugin_env: tuple[str, ...],
@@ -69,9 +71,10 @@ def command(
     check_format(format_, installed.formats)
     for warning in installed.warnings:
         click.echo(f"! {fit(warning)}", err=True)
+    supplied = launch.supply(components, installed)
     status = 0
     for flow in flows:
-        report = check(flow, tools_dir, installed, format_)
+        report = check(flow, tools_dir, installed, format_, supplied)
         status = status if report["valid"] else 1
         said = report["problems"] or report["warnings"]
         places = places_of(flow, format_, installed.formats) if said else None
@@ -91,14 +94,20 @@ def check(
     tools_dir: str | None,
     installed: "Installed",
     format: str | None = None,  # noqa: A002  the word users know
+    supplied: "Supplied | None" = None,
 ) -> dict[str, Any]:
     """What is to be said about one document, ready for JSON."""
     from heddle import launch
-    from heddle.spec import DocumentError
+    from heddle.spec import NOTHING_SUPPLIED, DocumentError
 
     report: dict[str, Any] = {"flow": flow, "valid": False, "problems": [], "warnings": []}
     try:
-        prepared = launch.load(flow, format=format, installed=installed)
+        prepared = launch.load(
+            flow,
+            format=format,
+            installed=installed,
+            supplied=supplied or NOTHING_SUPPLIED,
+        )
     except DocumentError as error:
         report["problems"] = [described(each) for each in error.problems]
         return report

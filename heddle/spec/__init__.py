@@ -119,6 +119,7 @@ from heddle.spec.source import (
     MAX_DOCUMENT,
     MAX_NESTING,
 )
+from heddle.spec.supplied import NOTHING_SUPPLIED, Supplied, read_supplied
 from heddle.spec.templates import (
     TextTooLong,
     as_text,
@@ -165,6 +166,7 @@ __all__ = [
     "MAX_PROBLEMS",
     "NEWEST_VERSION",
     "NEXT_BRANCH",
+    "NOTHING_SUPPLIED",
     "VERSIONS",
     "A2AAgent",
     "A2AConnectionConfig",
@@ -259,6 +261,7 @@ __all__ = [
     "StdioTransport",
     "StreamableHTTPTransport",
     "StreamableHTTPmTLSTransport",
+    "Supplied",
     "Swarm",
     "TextTooLong",
     "TlsOracleDatabaseConnectionConfig",
@@ -278,6 +281,7 @@ __all__ = [
     "problem_with",
     "read_document",
     "read_properties",
+    "read_supplied",
     "render",
     "spend_on_checking",
     "spending",

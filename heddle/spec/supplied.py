@@ -1,0 +1,93 @@
+"""What is kept apart from a document: components and values that it only refers to.
+
+    flow.json     {"component_type": "Flow", …, "llm_config": {"$component_ref": "model"}}
+    model.json    {"$referenced_components": {"model": {…}, "model.api_key": "$KEY"}}
+
+One flow can so be run with one model here and another there. What the document defines
+itself is not looked for elsewhere.
+"""
+
+from collections.abc import Iterable, Mapping
+from hashlib import blake2b
+from typing import Any, Final
+
+from msgspec import Struct
+
+from heddle.spec.formats import FORMATS, Formats
+from heddle.spec.problems import DocumentError, Problem, shown
+from heddle.spec.syntax import parse
+from plugins_host import nearest
+
+_DEFINITIONS: Final = "$referenced_components"
+_KNOWN: Final = frozenset((_DEFINITIONS, "agentspec_version"))
+
+
+class Supplied(Struct, frozen=True):
+    """Components as they are written, and values, by id; ``digest`` tells them apart."""
+
+    values: Mapping[str, Any] = {}
+    digest: str = ""
+
+
+NOTHING_SUPPLIED: Final = Supplied()
+
+
+def read_supplied(
+    files: Iterable[tuple[str, bytes]], *, formats: Formats = FORMATS
+) -> Supplied:
+    """Read documents that hold nothing but definitions.
+
+    Args:
+        files: Names and contents; the extension of a name tells the format.
+        formats: The formats there are.
+
+    Raises:
+        DocumentError: One is no such document, or defines what another one does.
+    """
+    values: dict[str, Any] = {}
+    homes: dict[str, str] = {}
+    digest = blake2b(digest_size=20)
+    for name, data in files:
+        problems: list[Problem] = []
+        for identity, value in _definitions(name, data, formats, problems).items():
+            if identity in homes:
+                problems.append(
+                    Problem(
+                        f"$.{_DEFINITIONS}.{identity}",
+                        f"the id {shown(identity)} is also defined in {homes[identity]}",
+                        "Keep one definition.",
+                    )
+                )
+            homes[identity] = name
+            values[identity] = value
+        if problems:
+            raise DocumentError(problems, name=name)
+        digest.update(b"%d:%b" % (len(data), data))
+    return Supplied(values, digest.hexdigest()) if homes else NOTHING_SUPPLIED
+
+
+def _definitions(
+    name: str, data: bytes, formats: Formats, problems: list[Problem]
+) -> Mapping[str, Any]:
+    raw = parse(data, name=name, formats=formats)
+    for key in raw:
+        if key not in _KNOWN:
+            guess = nearest(key, _KNOWN)
+            problems.append(
+                Problem(
+                    f"$.{key}",
+                    f"a document of components holds nothing but '{_DEFINITIONS}'",
+                    f"Did you mean {guess!r}?" if guess else "Leave it out.",
+                )
+            )
+    found = raw.get(_DEFINITIONS)
+    if isinstance(found, dict):
+        return found
+    what = (
+        f"this maps ids to components and values, not {shown(found)}"
+        if _DEFINITIONS in raw
+        else f"'{_DEFINITIONS}' is missing"
+    )
+    fix = f"Write '{_DEFINITIONS}': {{id: component or value}}."
+    problems.append(Problem("$", what, fix))
+    return {}
