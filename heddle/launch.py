@@ -53,6 +53,7 @@ from plugins_host import Fault
 
 if TYPE_CHECKING:
     from heddle.engine.run import Run
+    from heddle.engine.work import Ask
     from heddle.plugin_tools import Discovery
     from heddle.policy_counts import PolicyCounts
     from heddle.remote import RemoteService
@@ -339,6 +340,7 @@ class Engine:
         report: Callable[[Event], None],
         *,
         stream: bool,
+        ask: "Ask | None" = None,
     ) -> dict[str, Any]:
         """Run a document once.
 
@@ -347,6 +349,7 @@ class Engine:
             inputs: The starting state.
             report: Called with each event, in order; must not block.
             stream: Whether somebody reads the text of models as it comes.
+            ask: Asks the person that the run talks to; None without one.
 
         Returns:
             The flow's result.
@@ -355,10 +358,16 @@ class Engine:
             ToolsMissing: The flow uses tools that are not there; nothing has run.
             RunFailed: The run did not reach an end.
         """
-        return await self.new_run(prepared, report, stream=stream).execute(inputs)
+        made = self.new_run(prepared, report, stream=stream, ask=ask)
+        return await made.execute(inputs)
 
     def new_run(
-        self, prepared: Prepared, report: Callable[[Event], None], *, stream: bool
+        self,
+        prepared: Prepared,
+        report: Callable[[Event], None],
+        *,
+        stream: bool,
+        ask: "Ask | None" = None,
     ) -> "Run":
         """One that can be watched from outside while it executes; else like `run`.
 
@@ -377,6 +386,7 @@ class Engine:
             stream,
             plugins.policies,
             plugins.components,
+            ask=ask,
             remote=self._remote,
         )
         return Run(prepared.plan, services, self._limits)

@@ -24,7 +24,8 @@ def output_message(node: GraphNode, graph: Graph) -> Waiting:
 
 
 UNASKED: Final = (
-    "Take the answer as an input of the flow, or let a policy at node.before supply it."
+    "Run it with `heddle run -i`. Or take the answer as an input of the flow, or let a "
+    "policy at node.before supply it."
 )
 
 

@@ -126,3 +126,57 @@ def test_a_signal_ends_a_chat_that_waits_for_a_line(tmp_path: Path) -> None:
         assert process.stdout.readline() == b"You said one.\n"
         os.kill(process.pid, signal.SIGINT)
         assert process.wait(timeout=10) == 130
+
+
+def asking(tmp_path: Path) -> str:
+    nodes = {
+        "start": {"component_type": "StartNode", "name": "start"},
+        "who": {"component_type": "InputMessageNode", "name": "who", "message": "Who?"},
+        "end": {"component_type": "EndNode", "name": "end"},
+    }
+    edges = [
+        {
+            "component_type": "ControlFlowEdge",
+            "name": f"{a}-{b}",
+            "from_node": {"$component_ref": a},
+            "to_node": {"$component_ref": b},
+        }
+        for a, b in (("start", "who"), ("who", "end"))
+    ]
+    document = {
+        "component_type": "Flow",
+        "name": "asks",
+        "start_node": {"$component_ref": "start"},
+        "nodes": [{"$component_ref": name} for name in nodes],
+        "control_flow_connections": edges,
+        "outputs": [{"title": "user_input", "type": "string"}],
+        "$referenced_components": {
+            name: {"id": name, **node} for name, node in nodes.items()
+        },
+    }
+    path = tmp_path / "asks.json"
+    path.write_text(json.dumps(document), encoding="utf-8")
+    return str(path)
+
+
+def test_what_a_node_asks_is_answered_by_the_next_line(
+    heddle: Heddle, tmp_path: Path
+) -> None:
+    done = heddle("run", "-i", asking(tmp_path), stdin="begin\nAnn\nagain\nBob\n")
+    assert done.stdout == "Ann\nBob\n"
+    assert done.stderr.count("Who?") == 2
+
+
+def test_a_question_that_nobody_answers_fails_the_run_and_not_the_chat(
+    heddle: Heddle, tmp_path: Path
+) -> None:
+    done = heddle("run", "-i", asking(tmp_path), stdin="begin\n")
+    assert done.status == 0
+    assert done.stdout == ""
+    assert "the input ended before 'who' was answered" in done.stderr
+
+
+def test_a_run_that_is_no_chat_has_nobody_to_ask(heddle: Heddle, tmp_path: Path) -> None:
+    done = heddle("run", asking(tmp_path), stdin="Ann\n")
+    assert done.status == 1
+    assert "there is nobody to ask" in done.stderr

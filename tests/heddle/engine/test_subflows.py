@@ -630,7 +630,7 @@ ASKING = chain(
 async def test_asking_without_anybody_there_says_what_to_do() -> None:
     failed = await failure(ASKING, {"title": "Dr"})
     assert "there is nobody to ask in this run" in str(failed)
-    assert "Take the answer as an input" in str(failed)
+    assert "heddle run -i" in str(failed)
 
 
 async def test_a_person_is_asked_and_both_messages_are_told() -> None:
