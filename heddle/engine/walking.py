@@ -76,6 +76,7 @@ class Walking:
     """
 
     __slots__ = (
+        "_asks_errors",
         "_conversation",
         "_path",
         "_plan",
@@ -103,8 +104,9 @@ class Walking:
             self._path = (*(within.path or (within.name,)), *place)
         gate = run.gate
         self._unasked = gate is None or not (
-            gate.asked.node_before or gate.asked.node_error or gate.asked.node_after
+            gate.asked.node_before or gate.asked.node_after
         )
+        self._asks_errors = gate is not None and gate.asked.node_error
         self._ran = Ran()
         self._state: State = {}
 
@@ -155,7 +157,8 @@ class Walking:
     def _step(self, node: GraphNode, work: Pure) -> Result | None:
         """A pure node that no policy is asked about: what `_arrival` comes to for it.
 
-        None when types can't be checked in a moment; nothing has happened then.
+        None when types can't be checked in a moment, and when it fails and a policy is
+        asked about that; nothing has happened then.
         """
         run, path = self._run, self._path_of(node)
         executions = spend_execution(run.executions, node, run.limits)
@@ -181,6 +184,8 @@ class Walking:
             report(NodeStarted(node.name, node.type, given, 1, path))
             report(NodeCompleted(node.name, node.type, result.output, 1, None, path))
             return result
+        if self._asks_errors:
+            return None
         run.executions = executions
         report = run.services.report
         shown = dict(self._state) if given is None else given
