@@ -458,6 +458,19 @@ async def test_the_attempts_of_one_arrival_are_bounded_and_the_rest_is_still_ask
     assert "which is refused: this was attempt 3 of 3" in warnings(events)[-1]
 
 
+async def test_who_is_asked_about_failures_alone_is_asked_when_a_pure_node_fails() -> None:
+    needs = chain(start(inputs=[prop("topic")]), end())
+    result, events = await run_document(
+        needs,
+        installed=policies(
+            at("nodeError", "after", {"action": "replace", "value": {"topic": "any"}})
+        ),
+    )
+    assert result == {"topic": "any"}
+    told = [type(each) for each in events if getattr(each, "node_name", "") == "start"]
+    assert told == [NodeStarted, NodeFailedEvent, Warned, NodeCompleted]
+
+
 async def test_a_retry_spends_an_iteration_of_the_run() -> None:
     tools = FakeTools({"work": raises(Fault("broken"))})
     events: list[Event] = []
