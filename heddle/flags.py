@@ -104,15 +104,13 @@ def format_option(command: Command) -> Command:
     )(command)
 
 
-def components_option(command: Command) -> Command:
+def components_option(
+    text: str = "Components and values that the flow refers to. Repeat it.",
+) -> Callable[[Command], Command]:
     """``--components``: what a document refers to and does not define."""
     return click.option(
-        "--components",
-        metavar="FILE",
-        multiple=True,
-        type=click.Path(),
-        help="Components and values that the flow refers to. Repeatable.",
-    )(command)
+        "--components", metavar="FILE", multiple=True, type=click.Path(), help=text
+    )
 
 
 def plugin_timeout_option(default: int) -> Callable[[Command], Command]:

@@ -42,6 +42,7 @@ from heddle.installation import (
 from heddle.spec import (
     MAX_DOCUMENT,
     NOTHING_SUPPLIED,
+    DocumentError,
     EffortExceeded,
     Problem,
     Supplied,
@@ -208,10 +209,14 @@ def prepare(
             formats=installed.formats,
             component_types=installed.provided,
             refused=installed.refused,
-            supplied=supplied.values,
+            supplied=supplied,
         )
-        plan = make_plan(document, name=name)
-        return Prepared(name, plan, (*document.warnings, *plan.graph.warnings))
+        try:
+            plan = make_plan(document, name=name)
+        except DocumentError as error:
+            raise supplied.relocate(error) from None
+        warnings = map(supplied.locate, (*document.warnings, *plan.graph.warnings))
+        return Prepared(name, plan, tuple(warnings))
 
     read_with = (
         f"{format}\0{installed.formats.serial}\0{installed.digest}\0{supplied.digest}"

@@ -51,7 +51,7 @@ Examples:
     help="The starting state, a JSON object; - reads it from stdin.",
 )
 @format_option
-@components_option
+@components_option()
 @engine_options
 @click.option(
     "--no-stream",
@@ -161,7 +161,8 @@ def run_once(
         stdout=stdout,
     )
     session = Session(reader.outlets, animate=reader.animate, ended=reader.ended)
-    for text in (*installed.warnings, *(f"{flow} {each}" for each in warnings)):
+    told = (str(each) if each.file else f"{flow} {each}" for each in prepared.warnings)
+    for text in (*installed.warnings, *told):
         reader.remark(warning(text))
 
     async def execute() -> dict[str, Any] | None:

@@ -39,7 +39,7 @@ Examples:
     help="Also check that the tools the flow names are there and can be run.",
 )
 @format_option
-@components_option
+@components_option()
 @plugin_options
 @click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object for each flow."
@@ -76,16 +76,14 @@ def command(
     for flow in flows:
         report = check(flow, tools_dir, installed, format_, supplied)
         status = status if report["valid"] else 1
-        said = report["problems"] or report["warnings"]
-        places = places_of(flow, format_, installed.formats) if said else None
+        texts = Texts(flow, format_, installed.formats)
         if as_json:
             import msgspec
 
-            if places is not None:
-                locate(report, places)
+            locate(report, texts)
             click.echo(fit_json(msgspec.json.encode(report)))
         else:
-            tell(flow, report, places)
+            tell(flow, report, texts)
     return status
 
 
@@ -122,8 +120,9 @@ def check(
 
 
 def described(problem: Any) -> dict[str, str]:
-    """One problem of a document as fields."""
-    return {"path": problem.path, "what": problem.what, "fix": problem.fix}
+    """One problem of a document as fields; ``file`` when it is in one of components."""
+    fields = {"path": problem.path, "what": problem.what, "fix": problem.fix}
+    return {**fields, "file": problem.file} if problem.file else fields
 
 
 def tool_problems(
@@ -155,6 +154,29 @@ def tool_problems(
     ]
 
 
+class Texts:
+    """The texts of a flow and of what was supplied to it, read when a line is looked for.
+
+    Args:
+        flow: The file of the flow.
+        format: Its format, when it was said.
+        formats: The formats there are.
+    """
+
+    def __init__(self, flow: str, format: str | None, formats: "Formats") -> None:  # noqa: A002
+        self._flow = flow
+        self._format = format
+        self._formats = formats
+        self._read: dict[str, Places | None] = {}
+
+    def places(self, file: str = "") -> "Places | None":
+        """Where things are in a file, or in the flow; None where that can't be told."""
+        if file not in self._read:
+            format_ = None if file else self._format
+            self._read[file] = places_of(file or self._flow, format_, self._formats)
+        return self._read[file]
+
+
 def places_of(flow: str, format: str | None, formats: "Formats") -> "Places | None":  # noqa: A002
     """Where things are in a document; None where nobody would look, or can tell."""
     from heddle.spec.places import Places
@@ -171,26 +193,29 @@ def places_of(flow: str, format: str | None, formats: "Formats") -> "Places | No
         return None
 
 
-def locate(report: dict[str, Any], places: "Places") -> None:
-    """Add line and column, counted from 1, to what can be found in the text."""
+def locate(report: dict[str, Any], texts: Texts) -> None:
+    """Add line and column, counted from 1, to what can be found in its text."""
     from heddle.spec.places import line_and_column
 
     for each in (*report["problems"], *report["warnings"]):
-        span = places.find(each["path"])
-        if span is not None:
+        places = texts.places(each.get("file", ""))
+        span = None if places is None else places.find(each["path"])
+        if places is not None and span is not None:
             each["line"], each["column"] = line_and_column(places.text, span.start)
 
 
-def tell(flow: str, report: dict[str, Any], places: "Places | None" = None) -> None:
+def tell(flow: str, report: dict[str, Any], texts: Texts) -> None:
     """The same for a person: problems and warnings on stderr, a verdict on stdout."""
     from plugins_host import sentence
 
     for mark, group in (("x", "problems"), ("!", "warnings")):
         for each in report[group]:
             text = sentence(each["what"], where=each["path"], fix=each["fix"])
-            click.echo(f"{mark} {fit(flow)} {fit(text)}", err=True)
+            file = each.get("file", "")
+            click.echo(f"{mark} {fit(file or flow)} {fit(text)}", err=True)
+            places = texts.places(file)
             if places is not None:
-                quote(flow, places, each["path"])
+                quote(file or flow, places, each["path"])
     if report["valid"]:
         count = len(report["warnings"])
         noted = f", {count} warning{'s' * (count != 1)}" if count else ""

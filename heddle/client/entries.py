@@ -103,11 +103,16 @@ class RunInfo(Struct, frozen=True, rename="camel"):
 
 
 class Problem(Struct, frozen=True):
-    """One thing that is wrong with a flow, or odd: where in it, what, and what to do."""
+    """One thing that is wrong with a flow, or odd: where in it, what, and what to do.
+
+    ``file`` is the operator's file of components that ``path`` leads through, when it is
+    not the flow.
+    """
 
     path: str
     what: str
     fix: str = ""
+    file: str = ""
 
 
 class Validation(Struct, frozen=True):

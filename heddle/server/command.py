@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from heddle import __version__
-from heddle.flags import COUNT, MILLISECONDS, engine_options
+from heddle.flags import COUNT, MILLISECONDS, components_option, engine_options
 from heddle.server.logs import ServerLog, tell
 from heddle.server.settings import MAX_BODY, Settings, is_loopback
 from plugins_host import Fault, sentence
@@ -38,6 +38,7 @@ class CannotStart(Fault):
     epilog="""\b
 Examples:
   heddle-server --tools-dir tools --flows-root flows
+  heddle-server --flows-root flows --components models.json
   heddle-server --plugin policies.json --plugin-config Gate=@gate.json
   HEDDLE_AUTH_TOKEN=… heddle-server --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem
   heddle-server --socket /run/heddle.sock
@@ -66,6 +67,10 @@ Examples:
     "ones take over. Each has plugin processes of its own. Without it one process serves.",
 )
 @click.option("--flows-root", metavar="DIR", help="Folder of flows that callers may name.")
+@components_option(
+    "Components and values that flows of --flows-root may refer to, and no others. "
+    "Repeat it."
+)
 @engine_options
 @click.option(
     "--max-concurrent",
@@ -133,6 +138,7 @@ def command(
     tls_key: str | None,
     workers: int | None,
     flows_root: str | None,
+    components: tuple[str, ...],
     max_concurrent: int,
     drain_timeout: float,
     max_body: int,
@@ -162,8 +168,15 @@ def command(
         raise CannotStart(
             f"there is no readable folder {flows_root!r}", where="--flows-root"
         )
+    if components and flows_root is None:
+        raise CannotStart(
+            "only flows of --flows-root may refer to components, and there are none",
+            where="--components",
+            fix="Give --flows-root too, or leave it out.",
+        )
     settings = Settings(
         flows_root=flows_root,
+        components=components,
         auth_token=auth_token,
         cors_origins=frozenset(each.rstrip("/") for each in cors_origins),
         allow_net=allow_net,
@@ -180,7 +193,8 @@ def command(
         options = launch.RunOptions(**engine)
         installed = launch.install(options, shared=True)
         tls = None if tls_cert is None else http.tls_context(tls_cert, tls_key)
-        return Loaded(settings, options, installed, max_concurrent), tls
+        supplied = launch.supply(components, installed)
+        return Loaded(settings, options, installed, max_concurrent, supplied), tls
 
     def bind(tls: "ssl.SSLContext | None" = None) -> "Sequence[Listener]":
         from heddle.server import http

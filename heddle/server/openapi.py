@@ -72,7 +72,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
     },
     "RunResult": _object("flow state run", flow=TEXT, state=ANY_OBJECT, run=TEXT),
     "RunStarted": _object("run", run=TEXT),
-    "Problem": _object("path what fix", path=TEXT, what=TEXT, fix=TEXT),
+    "Problem": _object("path what fix", path=TEXT, what=TEXT, fix=TEXT, file=TEXT),
     "Valid": _object(
         "valid",
         valid={"const": True},

@@ -178,7 +178,12 @@ async def validate(service: Service, request: Request, _: str) -> Answer:
 
 def _problems(service: Service, problems: tuple[Problem, ...]) -> list[dict[str, str]]:
     return [
-        {"path": each.path, "what": service.conceal(each.what), "fix": each.fix}
+        {
+            "path": each.path,
+            "what": service.conceal(each.what),
+            "fix": each.fix,
+            **({"file": service.conceal(each.file)} if each.file else {}),
+        }
         for each in problems
     ]
 

@@ -35,6 +35,7 @@ from heddle.server.service import Engines, Service
 from heddle.server.settings import Settings
 from heddle.server.sse import Pulse
 from heddle.services import ModelService
+from heddle.spec import NOTHING_SUPPLIED, Supplied
 
 if TYPE_CHECKING:
     from heddle.server.workers import Peers
@@ -58,6 +59,7 @@ class Loaded(Struct, frozen=True):
     options: RunOptions
     installed: Installed
     max_concurrent: int = 64
+    supplied: Supplied = NOTHING_SUPPLIED
 
 
 class Reporter:
@@ -148,6 +150,7 @@ async def open_service(
         yield Service(
             settings=settings,
             installed=installed,
+            supplied=loaded.supplied,
             engines=engines,
             runs=runs,
             conceal=conceal,
@@ -164,7 +167,10 @@ def _folders(loaded: Loaded) -> list[str]:
     named = [
         loaded.options.tools_dir,
         loaded.settings.flows_root,
-        *(str(Path(each).parent) for each in loaded.options.plugins),
+        *(
+            str(Path(each).parent)
+            for each in (*loaded.options.plugins, *loaded.settings.components)
+        ),
         tempfile.gettempdir(),
         str(Path.cwd()),
         str(Path.home()),

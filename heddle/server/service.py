@@ -20,6 +20,7 @@ from heddle.server.settings import Settings
 from heddle.server.sse import Pulse
 from heddle.server.status_board import Board
 from heddle.server.submissions import Submission, SubmissionReader, Submitted
+from heddle.spec import NOTHING_SUPPLIED, Supplied
 
 if TYPE_CHECKING:
     from heddle.server.workers import Peers
@@ -164,6 +165,7 @@ class Service:
         *,
         settings: Settings,
         installed: Installed,
+        supplied: Supplied = NOTHING_SUPPLIED,
         engines: Engines,
         runs: Runs,
         conceal: Conceal,
@@ -190,6 +192,7 @@ class Service:
         self._reader = SubmissionReader(
             installed,
             None if root is None else FlowsRoot(root),
+            supplied=supplied,
             folders=folders,
             tools=engines.taken_tools,
         )

@@ -13,6 +13,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     Attributes:
         flows_root: The folder of flows that callers may name; None for none.
+        components: The files of what these flows may refer to.
         auth_token: What callers must show; None lets everybody in.
         cors_origins: Web origins whose pages may call; ``*`` for all.
         allow_net: Hosts that submitted flows may reach although they are private.
@@ -21,6 +22,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     """
 
     flows_root: str | None = None
+    components: tuple[str, ...] = ()
     auth_token: str | None = None
     cors_origins: frozenset[str] = frozenset()
     allow_net: tuple[str, ...] = ()

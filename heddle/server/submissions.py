@@ -24,7 +24,7 @@ from heddle.server.code_runs import Brought, bring
 from heddle.server.failures import SubmissionRefused
 from heddle.server.flows_root import FlowsRoot
 from heddle.server.http import Refusal
-from heddle.spec import FormatRefused, Formats
+from heddle.spec import NOTHING_SUPPLIED, FormatRefused, Formats, Supplied
 from plugins_host import nearest
 
 FIELDS: Final = ("flow", "flowPath", "format", "inputs", "plugins", "tools")
@@ -34,6 +34,7 @@ OPERATOR_ONLY: Final = frozenset(
         "allowNet",
         "allowRequestCode",
         "authToken",
+        "components",
         "corsOrigin",
         "discoverTools",
         "drainTimeout",
@@ -107,6 +108,8 @@ class SubmissionReader:
     Args:
         installed: What no document may name.
         flows: The flows that may be named; None for none.
+        supplied: What these may refer to, and no others: there are secrets in it, which a
+            flow that came with a request could have sent to wherever it likes.
         folders: Where code that callers bring is written; None where they may not.
         tools: The names of the server's own.
     """
@@ -116,11 +119,13 @@ class SubmissionReader:
         installed: Installed,
         flows: FlowsRoot | None,
         *,
+        supplied: Supplied = NOTHING_SUPPLIED,
         folders: CodeFolders | None = None,
         tools: Collection[str] = (),
     ) -> None:
         self._installed = installed
         self._flows = flows
+        self._supplied = supplied
         self._folders = folders
         self._tools = tools
 
@@ -160,7 +165,13 @@ class SubmissionReader:
                     404, "this server has no flows of its own", fix="Send 'flow'."
                 )
             data = self._flows.read(name)
-            return launch.prepare(data, name=name, format=wanted, installed=installed)
+            return launch.prepare(
+                data,
+                name=name,
+                format=wanted,
+                installed=installed,
+                supplied=self._supplied,
+            )
         assert flow is not None
         data = bytes(flow)
         if data[:1] == b"{":

@@ -2,7 +2,8 @@
 
 A problem's path leads through the document as it was written, references not followed:
 ``$.nodes[2].llm_config.url``. Paths are kept as linked steps, `Path`, and only written
-out when somebody reads them.
+out when somebody reads them. What was supplied from another file has a path through that
+file, which begins with its name: ``model.json $.$referenced_components.model.url``.
 """
 
 import re
@@ -20,7 +21,7 @@ SHOWN_PROBLEMS: Final = 20
 # more time and memory than the few bytes that cause it.
 MAX_PROBLEMS: Final = 200
 
-# From the innermost step outwards; None is the whole document.
+# From the innermost step outwards; None is the whole document. An `InFile` is outermost.
 Path: TypeAlias = "tuple[Path, str | int] | None"
 
 _PLAIN_KEY: Final = re.compile(r"[$\w-]+")
@@ -28,15 +29,26 @@ _KEY_SHOWN: Final = 80
 _STEPS_SHOWN: Final = 40
 
 
+class InFile(str):
+    """The outermost step of a path through another file than the document: its name."""
+
+    __slots__ = ()
+
+
 class Problem(Struct, frozen=True):
-    """One thing that is wrong: where in the document, what, and what to do about it."""
+    """One thing that is wrong: where in the document, what, and what to do about it.
+
+    ``file`` is the one that ``path`` leads through, when it is not the document itself.
+    """
 
     path: str
     what: str
     fix: str = ""
+    file: str = ""
 
     def __str__(self) -> str:
-        return sentence(self.what, where=self.path, fix=self.fix)
+        where = f"{self.file} {self.path}" if self.file else self.path
+        return sentence(self.what, where=where, fix=self.fix)
 
 
 class DocumentError(Fault):
@@ -53,7 +65,8 @@ class DocumentError(Fault):
         self.warnings = tuple(warnings)
         self.name = name
         first = self.problems[0]
-        where = f"{name} {first.path}" if first.path else name
+        file = first.file or name
+        where = f"{file} {first.path}" if first.path else file
         super().__init__(first.what, where=where, fix=first.fix)
 
     def __str__(self) -> str:
@@ -104,9 +117,12 @@ class Problems:
 def write_path(path: Path) -> str:
     """A path as text: ``$.nodes[0]['a key']``, without the middle of a very long one."""
     steps: list[str] = []
+    file = ""
     while path is not None:
         path, step = path
-        if isinstance(step, int):
+        if path is None and isinstance(step, InFile):
+            file = f"{step} "
+        elif isinstance(step, int):
             steps.append(f"[{step}]")
         elif _PLAIN_KEY.fullmatch(step) and len(step) <= _KEY_SHOWN:
             steps.append(f".{step}")
@@ -115,7 +131,7 @@ def write_path(path: Path) -> str:
     steps.reverse()
     if len(steps) > _STEPS_SHOWN:
         steps[_STEPS_SHOWN // 2 : -_STEPS_SHOWN // 2] = ["…"]
-    return "$" + "".join(steps)
+    return f"{file}$" + "".join(steps)
 
 
 def shown(value: Any, limit: int = 60) -> str:

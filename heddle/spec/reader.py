@@ -45,6 +45,7 @@ from heddle.spec.problems import (
 )
 from heddle.spec.properties import read_property
 from heddle.spec.source import MAX_NESTING, too_deep
+from heddle.spec.supplied import NOTHING_SUPPLIED, Supplied
 from heddle.spec.syntax import parse
 from heddle.spec.validation import check, is_plain
 from heddle.spec.written import MAX_VALUES, TooLarge, WrittenOut
@@ -101,7 +102,7 @@ def read_document(
     formats: Formats = FORMATS,
     component_types: Mapping[str, ProvidedType] | None = None,
     refused: Mapping[str, str] | None = None,
-    supplied: Mapping[str, Any] | None = None,
+    supplied: Supplied = NOTHING_SUPPLIED,
 ) -> Document:
     """Read a document.
 
@@ -113,14 +114,14 @@ def read_document(
         component_types: Types that plugins provide, beside Agent Spec's own. A component
             of one is checked by its schema and read into a `PluginComponent`.
         refused: Types that exist and that no document may name, with the reason.
-        supplied: Values for references that the document itself doesn't define.
+        supplied: What references may stand for that the document itself doesn't define.
 
     Raises:
         DocumentError: It can't be used; ``problems`` holds everything that is wrong.
         FormatRefused: There is no such format.
     """
     raw = parse(data, name=name, format=format, formats=formats)
-    reader = _Reader(component_types or {}, refused or {}, supplied or {})
+    reader = _Reader(component_types or {}, refused or {}, supplied)
     try:
         document = reader.document(raw)
     except TooManyProblems:
@@ -128,7 +129,9 @@ def read_document(
     except RecursionError:
         raise too_deep(name, "") from None
     if document is None:
-        raise DocumentError(reader.problems.found, name=name, warnings=reader.warnings)
+        found = reader.problems.found
+        error = DocumentError(found, name=name, warnings=reader.warnings)
+        raise supplied.relocate(error)
     return document
 
 
@@ -152,7 +155,7 @@ class _Reader:
         self,
         component_types: Mapping[str, ProvidedType],
         refused: Mapping[str, str],
-        supplied: Mapping[str, Any],
+        supplied: Supplied,
     ) -> None:
         self.plugin_types = component_types
         self.refused = refused
@@ -195,7 +198,8 @@ class _Reader:
             check_flow(flow, path, self.paths, self.problems)
         if self.problems or not isinstance(root, Component):
             return None
-        return Document(root, version, tuple(self.warnings), self.paths)
+        warnings = tuple(map(self.supplied.locate, self.warnings))
+        return Document(root, version, warnings, self.paths)
 
     def _root(self, raw: dict[str, Any]) -> Any:
         if _TYPE in raw or _REF in raw:
@@ -658,9 +662,10 @@ class _Reader:
         """A definition that no container of the reference holds."""
         if not self.scanned:
             self._find_nested_definitions()
-        if identity not in self.definitions and identity in self.supplied:
-            raw = self.supplied[identity]
-            self.definitions[identity] = _Definition(raw, ((None, "$supplied"), identity))
+        if identity not in self.definitions and identity in self.supplied.values:
+            raw = self.supplied.values[identity]
+            path = self.supplied.path_of(identity)
+            self.definitions[identity] = _Definition(raw, path)
         return self.definitions.get(identity)
 
     def _follow(

@@ -11,22 +11,47 @@ from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from typing import Any, Final
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from heddle.spec.formats import FORMATS, Formats
-from heddle.spec.problems import DocumentError, Problem, shown
+from heddle.spec.problems import DocumentError, InFile, Path, Problem, shown
 from heddle.spec.syntax import parse
 from plugins_host import nearest
 
 _DEFINITIONS: Final = "$referenced_components"
 _KNOWN: Final = frozenset((_DEFINITIONS, "agentspec_version"))
+_NO_FILE: Final = "supplied"
 
 
 class Supplied(Struct, frozen=True):
-    """Components as they are written, and values, by id; ``digest`` tells them apart."""
+    """Components as they are written, and values, by id.
+
+    ``homes`` is which file each is from, ``digest`` tells two of these apart.
+    """
 
     values: Mapping[str, Any] = {}
+    homes: Mapping[str, str] = {}
     digest: str = ""
+
+    def path_of(self, identity: str) -> Path:
+        """Where a definition stands in its file."""
+        home = InFile(self.homes.get(identity, _NO_FILE))
+        return (((None, home), _DEFINITIONS), identity)
+
+    def locate(self, problem: Problem) -> Problem:
+        """The problem with the file that its path begins with told apart from the path."""
+        if problem.path.startswith("$"):
+            return problem
+        for home in {*self.homes.values(), _NO_FILE}:
+            if problem.path.startswith(f"{home} $"):
+                path = problem.path[len(home) + 1 :]
+                return structs.replace(problem, path=path, file=home)
+        return problem
+
+    def relocate(self, error: DocumentError) -> DocumentError:
+        """The same of all problems of an error."""
+        problems, warnings = (map(self.locate, x) for x in (error.problems, error.warnings))
+        return DocumentError(problems, name=error.name, warnings=warnings)
 
 
 NOTHING_SUPPLIED: Final = Supplied()
@@ -62,8 +87,10 @@ def read_supplied(
             values[identity] = value
         if problems:
             raise DocumentError(problems, name=name)
-        digest.update(b"%d:%b" % (len(data), data))
-    return Supplied(values, digest.hexdigest()) if homes else NOTHING_SUPPLIED
+        # Errors have the name in them, and are kept with what was compiled.
+        for part in (name.encode(errors="surrogatepass"), data):
+            digest.update(b"%d:%b" % (len(part), part))
+    return Supplied(values, homes, digest.hexdigest()) if homes else NOTHING_SUPPLIED
 
 
 def _definitions(

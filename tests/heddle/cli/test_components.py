@@ -6,10 +6,21 @@ from typing import Any
 
 import pytest
 
-from heddle.launch import prepare
-from heddle.spec import DocumentError, Supplied, read_supplied
+from heddle.cli.validate import Texts, check, locate
+from heddle.installation import NOTHING
+from heddle.launch import prepare, supply
+from heddle.spec import FORMATS, DocumentError, Supplied, read_supplied
 from tests.heddle.cli.conftest import Heddle
-from tests.support.flows import component, document, end, flow, llm, ref, start
+from tests.support.flows import (
+    component,
+    document,
+    end,
+    flow,
+    llm,
+    ref,
+    server_tool,
+    start,
+)
 
 FLOW = document(
     flow(
@@ -24,6 +35,9 @@ MODEL = component(
     url=ref("model.url"),
     metadata={"script": [{"content": "hello from afar"}]},
 )
+
+TOOL = server_tool("look")
+OTHER = {**TOOL, "id": "another"}
 
 
 def holding(**definitions: Any) -> bytes:
@@ -95,3 +109,82 @@ def test_a_file_of_something_else_is_refused(contents: list[bytes], what: str) -
     with pytest.raises(DocumentError) as raised:
         supplied(*contents)
     assert what in str(raised.value)
+
+
+def test_a_problem_in_a_file_of_components_names_the_file_and_quotes_it(
+    heddle: Heddle, tmp_path: Path
+) -> None:
+    (tmp_path / "flow.json").write_bytes(FLOW)
+    (tmp_path / "model.yaml").write_text(
+        "$referenced_components:\n"
+        "  model:\n"
+        "    component_type: OpenAiCompatibleConfig\n"
+        "    name: model\n"
+        "    model_id: [m]\n"
+        "    url: 'scripted:'\n"
+        "    extra: 1\n"
+    )
+    done = heddle("validate", "flow.json", "--components", "model.yaml")
+    assert done.status == 1
+    assert done.stderr == (
+        "x model.yaml $.$referenced_components.model.model_id: this is a list where text "
+        "belongs\n"
+        "   --> model.yaml:5:5\n"
+        "  5 |     model_id: [m]\n"
+        "    |     ^^^^^^^^\n"
+        "flow.json: 1 problem\n"
+    )
+
+
+def test_programs_are_told_the_file_and_the_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("flow.json").write_bytes(FLOW)
+    Path("model.yaml").write_text(
+        "$referenced_components:\n"
+        "  model: {component_type: OllamaConfig, name: m, url: 'http://a',\n"
+        "    model_id: [m]}\n"
+    )
+    there = supply(["model.yaml"])
+    report = check("flow.json", None, NOTHING, supplied=there)
+    locate(report, Texts("flow.json", None, FORMATS))
+    [problem] = report["problems"]
+    assert problem["file"] == "model.yaml"
+    assert problem["path"] == "$.$referenced_components.model.model_id"
+    assert (problem["line"], problem["column"]) == (3, 5)
+
+
+def test_a_problem_found_while_compiling_names_its_file_too() -> None:
+    twice = component("Agent", "a", llm_config=MODEL, system_prompt="", tools=[TOOL, OTHER])
+    data = document(
+        flow(
+            [start(), component("AgentNode", "ask", agent=ref("a")), end()],
+            ["start", "ask", "end"],
+        )  # fmt: skip
+    )
+    there = supplied(holding(a=twice, **{"model.url": "http://a"}))
+    with pytest.raises(DocumentError) as raised:
+        prepare(data, name="flow.json", supplied=there)
+    [problem] = raised.value.problems
+    assert (problem.file, problem.path) == ("0.json", "$.$referenced_components.a.tools")
+    assert str(raised.value).startswith(
+        "0.json $.$referenced_components.a.tools: agent 'a'"
+    )
+
+
+def test_warnings_about_components_name_their_file() -> None:
+    there = supplied(holding(model={**MODEL, "url": "http://a", "extra": 1}))
+    [warning] = prepare(FLOW, name="flow.json", supplied=there).warnings
+    assert (warning.file, warning.path) == (
+        "0.json",
+        "$.$referenced_components.model.extra",
+    )
+    assert str(warning).startswith("0.json $.$referenced_components.model.extra: ")
+
+
+def test_of_one_id_in_both_the_sentence_says_which_file_has_the_other() -> None:
+    model = {**MODEL, "url": "http://a", "id": "ask"}
+    with pytest.raises(DocumentError) as raised:
+        prepare(FLOW, name="flow.json", supplied=supplied(holding(model=model)))
+    assert "0.json $.$referenced_components.model" in str(raised.value)

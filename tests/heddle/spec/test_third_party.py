@@ -13,7 +13,14 @@ from typing import Final
 
 import pytest
 
-from heddle.spec import COMPONENTS, Document, DocumentError, ProvidedType, read_document
+from heddle.spec import (
+    COMPONENTS,
+    Document,
+    DocumentError,
+    ProvidedType,
+    Supplied,
+    read_document,
+)
 
 CASES = Path(os.environ.get("HEDDLE_CASES", Path(__file__).parents[4] / "shared" / "cases"))
 DOCUMENTS = CASES / "agentspec"
@@ -133,7 +140,7 @@ def test_documents_that_need_a_plugin_are_read_once_it_provides_their_types() ->
             data,
             name=name,
             component_types=dict.fromkeys(named - set(COMPONENTS), ProvidedType()),
-            supplied=supplied,
+            supplied=Supplied(supplied),
         )
         read += 1
     assert read == NEEDING_A_PLUGIN
@@ -144,7 +151,8 @@ def test_both_halves_of_a_document_make_one() -> None:
     prefix = "agent-spec/docs_examples/howto_disaggregated_"
     definitions = json.loads(halves[f"{prefix}component_config.json"])
     document = read_document(
-        halves[f"{prefix}main_config.json"], supplied=definitions["$referenced_components"]
+        halves[f"{prefix}main_config.json"],
+        supplied=Supplied(definitions["$referenced_components"]),
     )
     assert {one.component_type for one in document.components()} == {
         "Agent",
