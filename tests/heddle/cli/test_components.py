@@ -157,20 +157,15 @@ def test_programs_are_told_the_file_and_the_line(
 
 def test_a_problem_found_while_compiling_names_its_file_too() -> None:
     twice = component("Agent", "a", llm_config=MODEL, system_prompt="", tools=[TOOL, OTHER])
-    data = document(
-        flow(
-            [start(), component("AgentNode", "ask", agent=ref("a")), end()],
-            ["start", "ask", "end"],
-        )  # fmt: skip
-    )
+    nodes = [start(), component("AgentNode", "ask", agent=ref("a")), end()]
+    data = document(flow(nodes, ["start", "ask", "end"]))
     there = supplied(holding(a=twice, **{"model.url": "http://a"}))
     with pytest.raises(DocumentError) as raised:
         prepare(data, name="flow.json", supplied=there)
     [problem] = raised.value.problems
     assert (problem.file, problem.path) == ("0.json", "$.$referenced_components.a.tools")
-    assert str(raised.value).startswith(
-        "0.json $.$referenced_components.a.tools: agent 'a'"
-    )
+    where = "0.json $.$referenced_components.a.tools"
+    assert str(raised.value).startswith(f"{where}: agent 'a' has 2 tools named 'look'")
 
 
 def test_warnings_about_components_name_their_file() -> None:

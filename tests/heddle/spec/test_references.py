@@ -148,9 +148,8 @@ def test_references_inside_free_values_are_followed() -> None:
 def test_what_is_not_defined_can_be_supplied() -> None:
     config = {**LLM, "id": "model", "api_key": ref("model.api_key")}
     document = agent(llm_config=config, tools=[ref("t")])
-    root = read(
-        document, supplied=Supplied({"model.api_key": "sk-1", "t": TOOL, "unused": 5})
-    ).root
+    there = Supplied({"model.api_key": "sk-1", "t": TOOL, "unused": 5})
+    root = read(document, supplied=there).root
     assert isinstance(root, Agent)
     assert root.llm_config.api_key == "sk-1"  # type: ignore[union-attr]
     assert isinstance(root.tools[0], ServerTool)
