@@ -117,6 +117,30 @@ class ToolReturned(RunEvent, frozen=True, tag="tool_result"):
     agent: str | None = None
 
 
+class ConfirmationAsked(RunEvent, frozen=True, tag="confirmation_request"):
+    """A person is asked whether a tool may run. ``tool_call_id`` is that of its
+    ``tool_call``; a ToolNode's tool has none."""
+
+    node_name: str
+    tool_name: str
+    tool_args: Any
+    tool_call_id: str | None = None
+    node_path: NodePath | None = None
+    agent: str | None = None
+
+
+class ConfirmationGiven(RunEvent, frozen=True, tag="confirmation_response"):
+    """What the person decided; ``reason`` is theirs, for a no."""
+
+    node_name: str
+    tool_name: str
+    approved: bool
+    reason: str | None = None
+    tool_call_id: str | None = None
+    node_path: NodePath | None = None
+    agent: str | None = None
+
+
 class Warned(RunEvent, frozen=True, tag="warning"):
     """Something that the operator should know and that does not end the run."""
 
@@ -177,6 +201,8 @@ Event: TypeAlias = (
     | TokensDiscarded
     | ToolCalled
     | ToolReturned
+    | ConfirmationAsked
+    | ConfirmationGiven
     | Warned
     | MessageSaid
     | PluginLogged

@@ -53,8 +53,8 @@ from heddle.spec import (
 from plugins_host import Fault
 
 if TYPE_CHECKING:
+    from heddle.engine.questions import Person
     from heddle.engine.run import Run
-    from heddle.engine.work import Ask
     from heddle.plugin_tools import Discovery
     from heddle.policy_counts import PolicyCounts
     from heddle.remote import RemoteService
@@ -345,7 +345,7 @@ class Engine:
         report: Callable[[Event], None],
         *,
         stream: bool,
-        ask: "Ask | None" = None,
+        person: "Person | None" = None,
     ) -> dict[str, Any]:
         """Run a document once.
 
@@ -354,7 +354,7 @@ class Engine:
             inputs: The starting state.
             report: Called with each event, in order; must not block.
             stream: Whether somebody reads the text of models as it comes.
-            ask: Asks the person that the run talks to; None without one.
+            person: Whom the run talks to; None when there is nobody to ask.
 
         Returns:
             The flow's result.
@@ -363,7 +363,7 @@ class Engine:
             ToolsMissing: The flow uses tools that are not there; nothing has run.
             RunFailed: The run did not reach an end.
         """
-        made = self.new_run(prepared, report, stream=stream, ask=ask)
+        made = self.new_run(prepared, report, stream=stream, person=person)
         return await made.execute(inputs)
 
     def new_run(
@@ -372,7 +372,7 @@ class Engine:
         report: Callable[[Event], None],
         *,
         stream: bool,
-        ask: "Ask | None" = None,
+        person: "Person | None" = None,
     ) -> "Run":
         """One that can be watched from outside while it executes; else like `run`.
 
@@ -391,7 +391,7 @@ class Engine:
             stream,
             plugins.policies,
             plugins.components,
-            ask=ask,
+            person=person,
             remote=self._remote,
         )
         return Run(prepared.plan, services, self._limits)

@@ -1,7 +1,7 @@
 """``heddle run -i``: a line in, a run of the flow, its answer out; until the input ends.
 
-Each line is a run of its own, given to the flow's first text input; what a node of the flow
-asks meanwhile is answered by the next line. Answers go to stdout; the prompt, questions,
+Each line is a run of its own, given to the flow's first text input; what the run asks
+meanwhile is answered by the next line. Answers go to stdout; the prompt, questions,
 warnings and errors to stderr. What policies did is shown like in any run.
 """
 
@@ -16,12 +16,12 @@ import trio
 from heddle.cli.exits import output_failed, told
 from heddle.cli.outlet import write_all
 from heddle.cli.own_stdout import STDOUT
+from heddle.cli.person import PlainPerson
 from heddle.cli.wording import fit
 from plugins_host import Fault
 
 if TYPE_CHECKING:
     from heddle.cli.readers import Reader
-    from heddle.engine.work import Question
     from heddle.launch import Engine, Prepared
 
 LEAVE: Final = ("/exit", "/quit")
@@ -29,10 +29,6 @@ ANYWAY: Final = "message"
 """The name under which a flow that declares no text input finds what was said."""
 ANSWERS: Final = ("result", "generated_text")
 """Where a flow that declares no outputs has its text."""
-
-
-class Unanswered(Fault):
-    """A node asked, and there was no further line."""
 
 
 def spoken_input(prepared: "Prepared", given: Mapping[str, Any]) -> str:
@@ -73,20 +69,14 @@ async def chat(
     if isinstance(sys.stdin, TextIOWrapper):
         # A byte that is no text is no reason to end the chat, or to fail a run.
         sys.stdin.reconfigure(errors="replace")
-    turn = trio.Lock()
 
-    async def ask(question: "Question") -> str:
-        # Flows that run at once may ask at once; a person is asked one thing at a time.
-        async with turn:
-            await _all_written(reader)
-            answer = await _next_line()
-        if answer is None:
-            raise Unanswered(
-                f"the input ended before {question.node_name!r} was answered",
-                fix="Answer each question on a line of its own.",
-            )
-        return answer
+    async def show(text: str) -> None:
+        await _all_written(reader)
+        if text and sys.stderr is not None:  # also with --quiet: it waits for an answer
+            sys.stderr.write(f"{text}\n")
+            sys.stderr.flush()
 
+    person = PlainPerson(show, _next_line)
     while True:
         await _all_written(reader)
         said = await _next_line()
@@ -96,7 +86,7 @@ async def chat(
             continue
         try:
             state = await engine.run(
-                prepared, {**given, name: said}, reader.see, stream=False, ask=ask
+                prepared, {**given, name: said}, reader.see, stream=False, person=person
             )
         except Fault as error:
             reader.remark(told(error))

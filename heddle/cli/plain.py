@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 from heddle.cli.wording import fit, json_line, line, place, seconds
 from heddle.events import (
+    ConfirmationAsked,
+    ConfirmationGiven,
     Event,
     FlowCompleted,
     FlowStarted,
@@ -111,6 +113,8 @@ class PlainLines:
                     yield f"  [{line(event.type)}]{self._value(event.data)}"
             case TokenDelta() | TokensDiscarded() | FlowStarted() | FlowCompleted():
                 return
+            case ConfirmationAsked() | ConfirmationGiven():
+                return  # who is asked is shown the question, and knows the answer
             case _:
                 assert_never(event)
 

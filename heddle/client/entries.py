@@ -9,27 +9,15 @@ in ``Entry.fields``: nothing that a newer server says is lost or an error.
 """
 
 from collections.abc import Mapping
-from typing import Any, Final, TypeAlias
+from functools import reduce
+from operator import or_
+from typing import Any, Final, TypeAlias, get_args
 
 import msgspec
 from msgspec import Struct
 
 from heddle.client.faults import ErrorBody, ProtocolBroken
-from heddle.events import (
-    Event,
-    FlowCompleted,
-    FlowStarted,
-    NodeCompleted,
-    NodeFailed,
-    NodeStarted,
-    PluginEmitted,
-    PluginLogged,
-    TokenDelta,
-    TokensDiscarded,
-    ToolCalled,
-    ToolReturned,
-    Warned,
-)
+from heddle.events import Event, PluginEmitted
 
 _PLUGIN: Final = "plugin:"
 _SHOWN: Final = 80
@@ -135,40 +123,12 @@ Flow: TypeAlias = Mapping[str, Any] | str | ServedFlow
 """A document as data, as JSON or YAML text, or one that the server has."""
 
 
-_known: Final = msgspec.json.Decoder(
-    FlowStarted
-    | NodeStarted
-    | NodeCompleted
-    | NodeFailed
-    | TokenDelta
-    | TokensDiscarded
-    | ToolCalled
-    | ToolReturned
-    | Warned
-    | PluginLogged
-    | FlowCompleted
-).decode
+_TAGGED: Final = tuple(each for each in get_args(Event) if each is not PluginEmitted)
+_known: Final = msgspec.json.Decoder(reduce(or_, _TAGGED)).decode
 _emitted: Final = msgspec.json.Decoder(PluginEmitted).decode
 _object: Final = msgspec.json.Decoder(dict[str, Any]).decode
 
-TYPES: Final = frozenset(
-    {
-        str(each.__struct_config__.tag)
-        for each in (
-            FlowStarted,
-            NodeStarted,
-            NodeCompleted,
-            NodeFailed,
-            TokenDelta,
-            TokensDiscarded,
-            ToolCalled,
-            ToolReturned,
-            Warned,
-            PluginLogged,
-            FlowCompleted,
-        )
-    }
-)
+TYPES: Final = frozenset(str(each.__struct_config__.tag) for each in _TAGGED)
 """The types that have a class, but for those of plugins."""
 
 

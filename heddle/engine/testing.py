@@ -10,9 +10,10 @@ import msgspec
 
 from heddle.engine.gate import Policies, asked_by
 from heddle.engine.plan import make_plan
+from heddle.engine.questions import Confirmation, Decision, Person, Question
 from heddle.engine.run import Run
 from heddle.engine.walk import Limits
-from heddle.engine.work import Ask, Services
+from heddle.engine.work import Services
 from heddle.events import Event
 from heddle.spec import Component, read_document
 from plugins_host import (
@@ -75,6 +76,40 @@ class FakeModels:
         return response
 
 
+class FakePerson:
+    """Answers in turn, with a text where a node asks and a `Decision` where a tool does.
+
+    ``asked`` keeps what was asked; an exception in an answer's place is raised.
+    """
+
+    def __init__(self, *answers: str | Decision | Exception) -> None:
+        self._answers = iter(answers)
+        self.asked: list[Question | Confirmation] = []
+
+    async def answer(self, question: Question, /) -> str:
+        """The next answer, which is to be a text."""
+        answer = await self._next(question)
+        assert isinstance(answer, str)
+        return answer
+
+    async def confirm(self, question: Confirmation, /) -> Decision:
+        """The next answer, which is to be a decision."""
+        answer = await self._next(question)
+        assert isinstance(answer, Decision)
+        return answer
+
+    async def _next(self, question: Question | Confirmation) -> str | Decision:
+        import trio.testing
+
+        self.asked.append(question)
+        # Whoever wants to ask beside it gets as far as it can.
+        await trio.testing.wait_all_tasks_blocked()
+        answer = next(self._answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
 class FakeWorkspace:
     """Counts who is inside."""
 
@@ -134,7 +169,7 @@ async def run_document(
     stream: bool = False,
     installed: Policies | None = None,
     events: list[Event] | None = None,
-    ask: Ask | None = None,
+    person: Person | None = None,
 ) -> tuple[dict[str, Any], list[Event]]:
     """Read, compile and run a document; its result and its events.
 
@@ -147,7 +182,7 @@ async def run_document(
         report=seen.append,
         stream=stream,
         policies=installed,
-        ask=ask,
+        person=person,
     )
     run = Run(make_plan(read_document(data)), services, limits or Limits())
     return await run.execute(inputs or {}), seen

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec import Struct
 
+from heddle.engine.confirming import Turn, hindrance, turns
 from heddle.engine.decisions import Refusal, Substitute
 from heddle.engine.faults import (
     EngineFault,
@@ -243,19 +244,24 @@ async def answer_calls(
         Fault: What must end the node; the first in call order when there are several.
     """
     if len(calls) == 1:
-        return [await _answer(context, tools, calls[0], workspace)]
+        return [await _answer(context, tools, calls[0], workspace, None)]
     # Here, so that a document can be checked without loading trio.
     import trio
 
     answers: dict[int, Answered] = {}
     faults: dict[int, Exception] = {}
+    places = turns(len(calls)) if _asks(context, tools, calls) else None
 
     async def one(number: int, call: PlannedCall) -> None:
+        turn = None if places is None else places[number]
         try:
-            answers[number] = await _answer(context, tools, call, workspace)
+            answers[number] = await _answer(context, tools, call, workspace, turn)
         except Exception as error:  # noqa: BLE001  raised below, for the node to fail with
             faults[number] = error
             nursery.cancel_scope.cancel()
+        finally:
+            if turn is not None:
+                turn.is_over()
 
     async with trio.open_nursery() as nursery:
         for number, call in enumerate(calls):
@@ -265,8 +271,20 @@ async def answer_calls(
     return [answers[number] for number in range(len(calls))]
 
 
+def _asks(context: NodeContext, tools: AgentTools, calls: Sequence[PlannedCall]) -> bool:
+    """Whether a person is asked about one of these calls."""
+    if context.services.person is None:
+        return False
+    named = (tools.by_name.get(call.name) for call in calls)
+    return any(tool is not None and tool.requires_confirmation for tool in named)
+
+
 async def _answer(
-    context: NodeContext, tools: AgentTools, call: PlannedCall, workspace: Any
+    context: NodeContext,
+    tools: AgentTools,
+    call: PlannedCall,
+    workspace: Any,
+    turn: Turn | None,
 ) -> Answered:
     """One call, from its policies to the tool message that answers it."""
     decided = await _before(context, tools, call)
@@ -288,13 +306,18 @@ async def _answer(
     )
     try:
         if isinstance(decided, dict):
-            found = await _carry_out(context, tools, call, arguments, workspace)
+            found = await _hindrance(context, tools, call, arguments, turn)
+            if turn is not None:
+                turn.is_over()
+            if found is None:
+                began = time.monotonic()  # a person's time to think is not the tool's
+                found = await _use(context, tools, call, arguments, workspace)
             outcome = await _after(context, call, arguments, found)
         elif isinstance(decided, Substitute):
             outcome = decided.value
         else:
             outcome = CallRefusedByPolicy(f"this call was refused: {decided.reason}")
-    except (RunFailed, StoppedByPolicy, TeamStopped) as end:
+    except Fault as end:
         outcome = end
         raise
     finally:
@@ -366,25 +389,40 @@ async def _after(
     return value
 
 
-async def _carry_out(
+async def _hindrance(
+    context: NodeContext,
+    tools: AgentTools,
+    call: PlannedCall,
+    arguments: dict[str, Any],
+    turn: Turn | None,
+) -> Mapping[str, Any] | Fault | None:
+    """Why the tool is not run: the call is unfit, or a person does not agree.
+
+    Raises:
+        Fault: The person can't be asked any more.
+    """
+    from heddle.long_work import bounded
+
+    if call.fault is not None:
+        return call.fault
+    tool = tools.by_name[call.name]
+    try:
+        fault = await bounded(lambda: _unfit(tool, arguments))
+    except EffortExceeded as too_long:
+        return too_long
+    if fault is None and tool.requires_confirmation:
+        fault = await hindrance(context, tool, arguments, call=call.id, turn=turn)
+    return fault
+
+
+async def _use(
     context: NodeContext,
     tools: AgentTools,
     call: PlannedCall,
     arguments: dict[str, Any],
     workspace: Any,
 ) -> Mapping[str, Any] | Fault:
-    """Run the tool; what it returned, or why it did not."""
-    from heddle.long_work import bounded
-
-    fault = call.fault
-    if fault is None:
-        tool = tools.by_name[call.name]
-        try:
-            fault = await bounded(lambda: _unfit(tool, arguments))
-        except EffortExceeded as too_long:
-            fault = too_long
-    if fault is not None:
-        return fault
+    """Run the tool; what it returned, or how it failed."""
     try:
         return await tools.uses[call.name](arguments, context, workspace)
     except (RunFailed, StoppedByPolicy, TeamStopped) as end:
@@ -405,11 +443,4 @@ def _unfit(tool: Tool, arguments: Mapping[str, Any]) -> Fault | None:
             f"the arguments do not fit tool {tool.name!r}: {'; '.join(faults)}",
             fix="Call again with arguments of the declared types.",
         )
-    return unconfirmed(tool.name) if tool.requires_confirmation else None
-
-
-def unconfirmed(tool: str) -> ToolCallRefused:
-    """Why a tool does not run that a person would have to agree to."""
-    return ToolCallRefused(
-        f"tool {tool!r} needs a person's confirmation, and there is nobody to ask"
-    )
+    return None

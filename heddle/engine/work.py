@@ -15,6 +15,7 @@ from msgspec import Struct
 from heddle.engine.faults import NodeFailed, NoWayOn, SubflowFailed
 from heddle.engine.graph import GraphNode
 from heddle.engine.http_request import HttpAnswer, HttpRequest
+from heddle.engine.questions import Person
 from heddle.engine.state import State
 from heddle.engine.walk import Limits
 from heddle.events import Event, MessageSaid, TokenDelta, TokensDiscarded, Warned
@@ -29,6 +30,8 @@ from plugins_host import (
 )
 
 if TYPE_CHECKING:
+    import trio
+
     from heddle.engine.gate import Gate, Policies
     from heddle.engine.plan import Plan
     from heddle.engine.tool_servers import ToolServers
@@ -85,18 +88,6 @@ class Tools(Protocol):
         ...
 
 
-class Question(NamedTuple):
-    """What a person is asked, and by which node. ``message`` may be empty."""
-
-    message: str
-    node_name: str
-    node_path: NodePath | None
-
-
-Ask = Callable[[Question], Awaitable[str]]
-"""Asks the person that the run talks to, and waits for the answer."""
-
-
 class Remote(Protocol):
     """Reaches services for flows, other than models."""
 
@@ -133,8 +124,8 @@ class Services(Struct, frozen=True):
 
     ``report`` takes its events; ``stream`` is whether somebody reads the text of models
     as it comes; ``policies`` is None when none are installed. ``components`` are the
-    nodes, transforms and providers of plugins, by component type. ``ask`` is None where
-    there is no person to ask, ``remote`` where nothing beyond models is reached.
+    nodes, transforms and providers of plugins, by component type. ``person`` is None where
+    there is nobody to ask, ``remote`` where nothing beyond models is reached.
     """
 
     models: Models
@@ -143,7 +134,7 @@ class Services(Struct, frozen=True):
     stream: bool = False
     policies: "Policies | None" = None
     components: "Mapping[str, Served]" = {}
-    ask: Ask | None = None
+    person: Person | None = None
     remote: Remote | None = None
 
 
@@ -177,11 +168,13 @@ class RunContext:
 
     ``at`` is the node where the run is, ``executions`` how many it has begun, of the
     flows inside it too. ``enter`` is how a node has a flow walked, ``servers`` how one uses
-    the tools of tool servers.
+    the tools of tool servers. ``asking`` is held by what asks the person; made when first
+    used.
     """
 
     __slots__ = (
         "_warned",
+        "asking",
         "at",
         "enter",
         "executions",
@@ -207,6 +200,7 @@ class RunContext:
         self.executions = 0
         self.servers: ToolServers | None = None
         self.usage: Usage | None = None
+        self.asking: trio.Lock | None = None
         self._warned: set[tuple[str, str]] = set()
 
     def spend(self, usage: Usage | None) -> None:

@@ -26,4 +26,4 @@ def test_every_event_has_one_row_and_nothing_else_has() -> None:
 
 def test_no_agent_spec_event_stands_for_two_of_ours() -> None:
     named = [name for row in rows() for name in row[1].split(", ") if name != "–"]
-    assert len(named) == len(set(named)) == 10
+    assert len(named) == len(set(named)) == 12

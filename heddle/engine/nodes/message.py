@@ -2,12 +2,14 @@
 
 from typing import Final, cast
 
+from heddle.engine.confirming import asking
 from heddle.engine.faults import NobodyToAsk
 from heddle.engine.graph import Graph, GraphNode
 from heddle.engine.nodes.llm import fill
+from heddle.engine.questions import Question
 from heddle.engine.shapes import USER_INPUT
 from heddle.engine.state import State, declared_outputs
-from heddle.engine.work import NodeContext, Question, Result, Waiting
+from heddle.engine.work import NodeContext, Result, Waiting
 from heddle.spec import InputMessageNode, OutputMessageNode
 from plugins_host import Message
 
@@ -36,17 +38,18 @@ def input_message(node: GraphNode, graph: Graph) -> Waiting:
     title = outputs[0].title if outputs else USER_INPUT
 
     async def execute(given: State, context: NodeContext) -> Result:
-        ask = context.services.ask
+        person = context.services.person
         text = await fill(message, given, context) if message else ""
-        if ask is None:
+        if person is None:
             raise NobodyToAsk(
                 "the node asks a person, and there is nobody to ask in this run",
                 fix=UNASKED,
             )
-        if text:
-            context.say(Message("assistant", text))
-        answer = await ask(Question(text, context.name, context.path))
-        context.say(Message("user", answer))
+        async with asking(context):
+            if text:
+                context.say(Message("assistant", text))
+            answer = await person.answer(Question(text, context.name, context.path))
+            context.say(Message("user", answer))
         if not outputs:
             return Result({title: answer})
         return Result(declared_outputs(outputs, {title: answer}, of="the person"))

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any, cast
 
+from heddle.engine.confirming import WITH_A_PERSON, Unconfirmed, hindrance
 from heddle.engine.faults import OutputMismatch
 from heddle.engine.graph import RESERVED, Graph, GraphNode
 from heddle.engine.shapes import Properties
 from heddle.engine.state import State, declared_outputs, output_value
-from heddle.engine.tool_calls import unconfirmed
 from heddle.engine.tool_use import tool_user
 from heddle.engine.work import NodeContext, Result, Waiting
 from heddle.spec import Tool, ToolNode
@@ -16,18 +16,20 @@ from heddle.spec import Tool, ToolNode
 def tool(node: GraphNode, graph: Graph) -> Waiting:
     """Run the tool with its declared inputs; with the whole state when it declares none.
 
-    One that wants a person's confirmation is not run, for there is nobody to ask.
+    One that wants a person's confirmation fails the node when it is not given: what a tool
+    would have put out can't be made up.
     """
     component = cast("ToolNode", node.component)
-    name = component.tool.name
-    asks_first = isinstance(component.tool, Tool) and component.tool.requires_confirmation
+    used = component.tool
+    name = used.name
+    asks_first = isinstance(used, Tool) and used.requires_confirmation
     inputs = [each.title for each in node.shape.inputs]
-    use = tool_user(component.tool, node.shape.outputs)
+    use = tool_user(used, node.shape.outputs)
 
     async def execute(given: State, context: NodeContext) -> Result:
-        if asks_first:
-            raise unconfirmed(name)
         arguments = {key: given[key] for key in inputs if key in given} if inputs else given
+        if asks_first:
+            await _confirm(cast("Tool", used), arguments, context)
         async with context.services.tools.workspace() as workspace:
             found = await use(arguments, context, workspace)
         from heddle.long_work import bounded
@@ -36,6 +38,14 @@ def tool(node: GraphNode, graph: Graph) -> Waiting:
         return Result(await bounded(lambda: shape_output(node.shape.outputs, found, of=of)))
 
     return Waiting(execute)
+
+
+async def _confirm(tool: Tool, arguments: Mapping[str, Any], context: NodeContext) -> None:
+    fault = await hindrance(context, tool, arguments)
+    if isinstance(fault, Unconfirmed):
+        raise Unconfirmed(fault.what, fix=WITH_A_PERSON)
+    if fault is not None:
+        raise fault
 
 
 def shape_output(declared: Properties, found: Mapping[str, Any], *, of: str) -> State:

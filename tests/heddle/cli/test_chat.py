@@ -180,3 +180,46 @@ def test_a_run_that_is_no_chat_has_nobody_to_ask(heddle: Heddle, tmp_path: Path)
     done = heddle("run", asking(tmp_path), stdin="Ann\n")
     assert done.status == 1
     assert "there is nobody to ask" in done.stderr
+
+
+def test_tools_are_confirmed_refused_with_a_reason_and_left_unanswered(
+    heddle: Heddle, tmp_path: Path
+) -> None:
+    asks = {"tool_calls": [{"name": "look", "arguments": {"at": "{{user}}"}}]}
+    steps = [asks, {"content": "It said {{seen}} {{error}}."}] * 3
+    path = scripted(tmp_path, *steps)
+    flow = json.loads(Path(path).read_text(encoding="utf-8"))
+    nodes = flow["$referenced_components"]
+    look = {
+        "component_type": "ServerTool",
+        "name": "look",
+        "inputs": [{"title": "at", "type": "string"}],
+        "requires_confirmation": True,
+    }
+    nodes["ask"] = {
+        "component_type": "AgentNode",
+        "id": "ask",
+        "name": "ask",
+        "agent": {
+            "component_type": "Agent",
+            "name": "clerk",
+            "system_prompt": "",
+            "llm_config": nodes["ask"]["llm_config"],
+            "tools": [look],
+        },
+    }
+    Path(path).write_text(json.dumps(flow), encoding="utf-8")
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "look.sh").write_text("#!/bin/sh\necho '{\"seen\": 1}'\n", encoding="utf-8")
+    (tools / "look.sh").chmod(0o755)
+    done = heddle(
+        *("run", "-i", path, "--tools-dir", str(tools)),
+        stdin="one\nyes\ntwo\nno, wrong place\nthree\n",
+    )
+    assert done.status == 0
+    first, second = done.stdout.splitlines()
+    assert first == "It said 1 {{error}}."
+    assert "refused to let tool 'look' run: wrong place" in second
+    assert done.stderr.count("? ask wants to run look ") == 3
+    assert "the input ended before the tool 'look' was confirmed or refused" in done.stderr

@@ -462,7 +462,7 @@ async def test_a_tool_that_needs_confirmation_is_not_run() -> None:
         )
     assert str(caught.value) == (
         "node 't' (ToolNode): tool 'wipe' needs a person's confirmation, and there is "
-        "nobody to ask"
+        "nobody to ask. Run it with `heddle run -i`, where you are asked."
     )
     assert ran == []
 

@@ -20,9 +20,9 @@ from heddle.engine.faults import (
     RunTimedOut,
 )
 from heddle.engine.plan import make_plan
-from heddle.engine.testing import FakeModels, FakeTools, policies, run_document
+from heddle.engine.questions import Question
+from heddle.engine.testing import FakeModels, FakePerson, FakeTools, policies, run_document
 from heddle.engine.walk import Limits
-from heddle.engine.work import Question
 from heddle.events import (
     Event,
     MessageSaid,
@@ -634,15 +634,10 @@ async def test_asking_without_anybody_there_says_what_to_do() -> None:
 
 
 async def test_a_person_is_asked_and_both_messages_are_told() -> None:
-    asked: list[Question] = []
-
-    async def ask(question: Question) -> str:
-        asked.append(question)
-        return "Ada"
-
-    result, events = await run_document(ASKING, {"title": "Dr"}, ask=ask)
+    ada = FakePerson("Ada")
+    result, events = await run_document(ASKING, {"title": "Dr"}, person=ada)
     assert result == {"title": "Dr", "user_input": "Ada"}
-    assert asked == [Question("Who are you, Dr?", "who", None)]
+    assert ada.asked == [Question("Who are you, Dr?", "who")]
     assert [
         (each.sender, each.message) for each in events if isinstance(each, MessageSaid)
     ] == [("agent", "Who are you, Dr?"), ("user", "Ada")]
