@@ -49,7 +49,8 @@ class NodeStarted(RunEvent, frozen=True, tag="node_start"):
 class NodeCompleted(RunEvent, frozen=True, tag="node_complete"):
     """An execution settled; ``state`` is the node's own output.
 
-    ``usage`` are the tokens of its model calls, absent when no provider counted any.
+    ``usage`` are the tokens of its model calls, absent when no provider counted any;
+    ``model_calls`` is how many requests it sent, those that failed too.
     """
 
     node_name: str
@@ -58,6 +59,7 @@ class NodeCompleted(RunEvent, frozen=True, tag="node_complete"):
     attempt: int
     usage: Usage | None = None
     node_path: NodePath | None = None
+    model_calls: int = 0
 
 
 class NodeFailed(RunEvent, frozen=True, tag="node_error"):
@@ -68,6 +70,8 @@ class NodeFailed(RunEvent, frozen=True, tag="node_error"):
     error: ErrorInfo
     attempt: int
     node_path: NodePath | None = None
+    usage: Usage | None = None
+    model_calls: int = 0
 
 
 class TokenDelta(RunEvent, frozen=True, tag="token_delta"):
@@ -93,7 +97,10 @@ class TokensDiscarded(RunEvent, frozen=True, tag="token_discard"):
 
 
 class ToolCalled(RunEvent, frozen=True, tag="tool_call"):
-    """A tool begins. ``started_at`` is seconds since the epoch."""
+    """A tool begins. ``started_at`` is seconds since the epoch.
+
+    ``round`` is which answer of the agent's model asked for it, from 1.
+    """
 
     node_name: str
     tool_name: str
@@ -102,6 +109,7 @@ class ToolCalled(RunEvent, frozen=True, tag="tool_call"):
     started_at: float
     node_path: NodePath | None = None
     agent: str | None = None
+    round: int | None = None
 
 
 class ToolReturned(RunEvent, frozen=True, tag="tool_result"):
@@ -142,11 +150,18 @@ class ConfirmationGiven(RunEvent, frozen=True, tag="confirmation_response"):
 
 
 class Warned(RunEvent, frozen=True, tag="warning"):
-    """Something that the operator should know and that does not end the run."""
+    """Something that the operator should know and that does not end the run.
+
+    Where a policy is what it is about, ``policy`` is its component type, ``plugin`` where
+    that comes from and ``seam`` where it was asked, such as ``toolCall.before``.
+    """
 
     message: str
     node_name: str | None = None
     node_path: NodePath | None = None
+    policy: str | None = None
+    plugin: str | None = None
+    seam: str | None = None
 
 
 class MessageSaid(RunEvent, frozen=True, tag="message"):
@@ -185,11 +200,12 @@ class FlowCompleted(RunEvent, frozen=True, tag="flow_complete"):
     """The last event of a run that ended well; ``state`` is its result.
 
     ``usage`` are the tokens of all its model calls, of abandoned attempts too; absent
-    when no provider counted any.
+    when no provider counted any. ``model_calls`` is how many there were.
     """
 
     state: dict[str, Any]
     usage: Usage | None = None
+    model_calls: int = 0
 
 
 Event: TypeAlias = (

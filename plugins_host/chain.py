@@ -156,6 +156,21 @@ class Erred(Struct, frozen=True):
 Outcome: TypeAlias = Succeeded | Erred
 
 
+class PolicyWarning(Struct, frozen=True):
+    """What a policy did and that is never silent; ``str()`` is the whole sentence."""
+
+    component_type: str
+    plugin: str
+    seam: Seam
+    half: Half
+    did: str
+
+    def __str__(self) -> str:
+        """Who, where and what."""
+        who = _named(self.component_type, self.plugin)
+        return f"{who}, {self.seam}.{self.half}: {self.did}"
+
+
 class Asking(Struct, frozen=True):
     """What belongs to one consultation beside its question.
 
@@ -172,7 +187,7 @@ class Asking(Struct, frozen=True):
     """
 
     services: CallServices | None
-    warn: Callable[[str], None]
+    warn: Callable[[PolicyWarning], None]
     attempt: int = 1
     max_attempts: int = 1
     patience: float = PATIENCE
@@ -652,8 +667,9 @@ class _Walk(Struct, eq=False):
 
     def warn(self, link: Link, text: str) -> None:
         """Tell the run what a policy did."""
-        place = f"{named(link)}, {self.seam}.{self.half}"
-        self.asking.warn(f"{place}: {text}")
+        self.asking.warn(
+            PolicyWarning(link.component_type, link.plugin, self.seam, self.half, text)
+        )
 
     def _thing(self) -> str:
         """What the seam is around, by name."""
@@ -740,7 +756,11 @@ def _weigh_after(walk: _Walk, link: Link, verdict: Verdict) -> AfterOutcome | No
 
 def named(link: Link) -> str:
     """A middleware and its plugin, as errors and warnings call it."""
-    return f"middleware {link.component_type!r} of plugin {link.plugin!r}"
+    return _named(link.component_type, link.plugin)
+
+
+def _named(component_type: str, plugin: str) -> str:
+    return f"middleware {component_type!r} of plugin {plugin!r}"
 
 
 class _ConsultedError(Struct, frozen=True):

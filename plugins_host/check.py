@@ -28,6 +28,7 @@ from plugins_host.chain import (
     Link,
     MiddlewareFailure,
     Passed,
+    PolicyWarning,
     Proceeded,
     Rejected,
     Replaced,
@@ -218,7 +219,7 @@ class _Checking:
             )
             for each in promise.components
         ]
-        warnings: list[str] = []
+        warnings: list[PolicyWarning] = []
         asking = Asking(
             self._services,
             warnings.append,

@@ -344,7 +344,7 @@ class Gate:
     ) -> Asking:
         return Asking(
             services=ConsultationServices(context, self._policies.models),
-            warn=context.warn,
+            warn=context.warn_of_policy,
             attempt=context.attempt if attempt is None else attempt,
             max_attempts=self._max_attempts if max_attempts is None else max_attempts,
             patience=self._policies.patience,

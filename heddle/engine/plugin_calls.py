@@ -103,6 +103,7 @@ async def answer(
     Raises:
         Fault: There is no answer.
     """
+    context.count_model_call()
     if not isinstance(llm, PluginComponent):
         return await context.services.models.chat(llm, request, on_text=on_text)
     # Here, so that a document can be checked without loading what asks plugins.

@@ -54,7 +54,8 @@ class Run:
             self._report(Warned(str(warning)))
         with trio.move_on_after(self._limits.timeout):
             ended = await self._walk(state)
-            self._report(FlowCompleted(ended.output, self._context.usage))
+            context = self._context
+            self._report(FlowCompleted(ended.output, context.usage, context.model_calls))
             return ended.output
         at = self.at
         raise RunTimedOut(

@@ -237,14 +237,17 @@ async def answer_calls(
     tools: AgentTools,
     calls: Sequence[PlannedCall],
     workspace: Any,
+    number: int,
 ) -> "list[Answered]":
     """Carry the calls out side by side; their answers in the order of the calls.
+
+    ``number`` is that of the round.
 
     Raises:
         Fault: What must end the node; the first in call order when there are several.
     """
     if len(calls) == 1:
-        return [await _answer(context, tools, calls[0], workspace, None)]
+        return [await _answer(context, tools, calls[0], workspace, number, None)]
     # Here, so that a document can be checked without loading trio.
     import trio
 
@@ -252,23 +255,23 @@ async def answer_calls(
     faults: dict[int, Exception] = {}
     places = turns(len(calls)) if _asks(context, tools, calls) else None
 
-    async def one(number: int, call: PlannedCall) -> None:
-        turn = None if places is None else places[number]
+    async def one(index: int, call: PlannedCall) -> None:
+        turn = None if places is None else places[index]
         try:
-            answers[number] = await _answer(context, tools, call, workspace, turn)
+            answers[index] = await _answer(context, tools, call, workspace, number, turn)
         except Exception as error:  # noqa: BLE001  raised below, for the node to fail with
-            faults[number] = error
+            faults[index] = error
             nursery.cancel_scope.cancel()
         finally:
             if turn is not None:
                 turn.is_over()
 
     async with trio.open_nursery() as nursery:
-        for number, call in enumerate(calls):
-            nursery.start_soon(one, number, call, name=f"tool {call.name} {call.id}")
+        for index, call in enumerate(calls):
+            nursery.start_soon(one, index, call, name=f"tool {call.name} {call.id}")
     if faults:
         raise faults[min(faults)]
-    return [answers[number] for number in range(len(calls))]
+    return [answers[index] for index in range(len(calls))]
 
 
 def _asks(context: NodeContext, tools: AgentTools, calls: Sequence[PlannedCall]) -> bool:
@@ -284,6 +287,7 @@ async def _answer(
     tools: AgentTools,
     call: PlannedCall,
     workspace: Any,
+    number: int,
     turn: Turn | None,
 ) -> Answered:
     """One call, from its policies to the tool message that answers it."""
@@ -299,6 +303,7 @@ async def _answer(
             time.time(),
             context.path,
             context.speaker,
+            number,
         )
     )
     outcome: Mapping[str, Any] | Fault = CallCancelled(

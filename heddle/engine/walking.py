@@ -222,6 +222,7 @@ class Walking:
                     visit.attempt,
                     context.usage,
                     path,
+                    context.model_calls,
                 )
             )
             return outcome
@@ -350,6 +351,12 @@ def _report_failure(context: NodeContext, fault: Fault) -> None:
     context.is_open = False
     context.report(
         NodeFailedEvent(
-            context.name, context.type, describe(fault), context.attempt, context.path
+            context.name,
+            context.type,
+            describe(fault),
+            context.attempt,
+            context.path,
+            context.usage,
+            context.model_calls,
         )
     )

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from heddle.engine.gate import Gate, Policies
     from heddle.engine.plan import Plan
     from heddle.engine.tool_servers import ToolServers
-    from plugins_host import Served
+    from plugins_host import PolicyWarning, Served
 
 Report = Callable[[Event], None]
 """Where a run's events go; called in order, must not block."""
@@ -180,6 +180,7 @@ class RunContext:
         "executions",
         "gate",
         "limits",
+        "model_calls",
         "servers",
         "services",
         "usage",
@@ -201,6 +202,7 @@ class RunContext:
         self.servers: ToolServers | None = None
         self.usage: Usage | None = None
         self.asking: trio.Lock | None = None
+        self.model_calls = 0
         self._warned: set[tuple[str, str]] = set()
 
     def spend(self, usage: Usage | None) -> None:
@@ -230,6 +232,7 @@ class NodeContext:
         "attempt",
         "conversation",
         "is_open",
+        "model_calls",
         "name",
         "node",
         "path",
@@ -259,6 +262,7 @@ class NodeContext:
         self.conversation = conversation
         self.path = path
         self.usage: Usage | None = None
+        self.model_calls = 0
         self.is_open = False
         self._shown = 0
         self._within = within
@@ -347,10 +351,25 @@ class NodeContext:
         """Report a warning about this node."""
         self.services.report(Warned(message, self.name, self.path))
 
+    def warn_of_policy(self, did: "PolicyWarning") -> None:
+        """Report what a policy did at this node and that is never silent."""
+        seam = f"{did.seam}.{did.half}"
+        self.services.report(
+            Warned(str(did), self.name, self.path, did.component_type, did.plugin, seam)
+        )
+
     def warn_once(self, message: str) -> None:
         """Report a warning about this node, the first time that the run meets it."""
         if self.run.first_time(self.name, message):
             self.warn(message)
+
+    def count_model_call(self) -> None:
+        """Count a request to a model, for this execution and for the run."""
+        self.model_calls += 1
+        if self.speaker is not None and self._within is not None:
+            self._within.count_model_call()
+        else:
+            self.run.model_calls += 1
 
     def spend(self, usage: Usage | None) -> None:
         """Count a model call's tokens for this execution and for the run."""

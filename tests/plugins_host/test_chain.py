@@ -96,7 +96,7 @@ class Told(list[str]):
     """The warnings of a walk."""
 
     def asking(self, **how: Any) -> Asking:
-        return Asking(None, self.append, **how)
+        return Asking(None, lambda did: self.append(str(did)), **how)
 
 
 async def before(

@@ -21,6 +21,7 @@ from plugins_host.chain import (
     Erred,
     Link,
     MiddlewareFailure,
+    PolicyWarning,
     Proceeded,
     Rejected,
     Replaced,
@@ -172,7 +173,7 @@ async def outcome_of(asker: Any, case: Case) -> tuple[Any, ...]:
         for name, said in zip(NAMES, case.says, strict=True)
     ]
     chain = Chain(links)
-    services, warnings = RecordedServices(), list[str]()
+    services, warnings = RecordedServices(), list[PolicyWarning]()
     tool = case.seam is Seam.TOOL_CALL
     asking = Asking(
         services,

@@ -74,7 +74,9 @@ def chain(asker: InProcessPlugin, *types: str, settings: bytes = b"{}") -> Chain
 
 def asking(host: Host, warnings: list[str] | None = None) -> Asking:
     said: list[str] = [] if warnings is None else warnings
-    return Asking(host.services, said.append, attempt=2, max_attempts=3)
+    return Asking(
+        host.services, lambda did: said.append(str(did)), attempt=2, max_attempts=3
+    )
 
 
 # --- in a chain -------------------------------------------------------------------------

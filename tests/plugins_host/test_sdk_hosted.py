@@ -18,6 +18,7 @@ from plugins_host.chain import (
     Link,
     MiddlewareFailure,
     Passed,
+    PolicyWarning,
     Proceeded,
     Rejected,
     Replaced,
@@ -72,7 +73,7 @@ class Hosted:
     def __init__(self, chain: Chain, lines: list[PluginLine]) -> None:
         self.chain = chain
         self.lines = lines
-        self.warnings: list[str] = []
+        self.warnings: list[PolicyWarning] = []
         self.services: Any = RecordedServices({"lookup": lambda given: {"found": given}})
 
     async def before(self, given: dict[str, Any], *, patience: float = 30) -> Any:

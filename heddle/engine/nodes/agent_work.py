@@ -172,7 +172,7 @@ class AgentWork:
                 calls = tools.plan(response.tool_calls, talk.ids, f"call_{number}", used)
                 if tools.agents:
                     calls = _one_heir(calls)
-                answered = await answer_calls(context, tools, calls, workspace)
+                answered = await answer_calls(context, tools, calls, workspace, number)
                 talk.messages.append(_asking(response, calls, answered))
                 talk.messages += (each.message for each in answered)
                 if gate is not None and gate.asked.round_after:

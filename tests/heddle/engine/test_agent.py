@@ -84,8 +84,8 @@ async def test_a_call_is_run_with_its_defaults_and_answered_under_its_id() -> No
     ]
     called = [event for event in events if isinstance(event, ToolCalled)]
     returned = [event for event in events if isinstance(event, ToolReturned)]
-    assert [(c.tool_call_id, c.tool_args) for c in called] == [
-        ("c1", {"where": "here", "deep": False})
+    assert [(c.tool_call_id, c.tool_args, c.round) for c in called] == [
+        ("c1", {"where": "here", "deep": False}, 1)
     ]
     assert [r.tool_call_id for r in returned] == ["c1"]
     assert tools.open_workspaces == 0

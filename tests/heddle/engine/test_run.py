@@ -607,8 +607,22 @@ async def test_the_tokens_of_all_model_calls_are_added_up_where_they_are_known()
     _, events = await run_document(plain, models=FakeModels(answers))
     done = {e.node_name: e.usage for e in events if isinstance(e, NodeCompleted)}
     assert done == {"start": None, "one": Usage(3, 5), "two": None, "end": None}
+    calls = {e.node_name: e.model_calls for e in events if isinstance(e, NodeCompleted)}
+    assert calls == {"start": 0, "one": 1, "two": 1, "end": 0}
     (finished,) = [e for e in events if isinstance(e, FlowCompleted)]
-    assert finished.usage == Usage(3, 5)
+    assert (finished.usage, finished.model_calls) == (Usage(3, 5), 2)
+
+
+async def test_a_model_call_that_fails_is_counted_with_its_node() -> None:
+    events: list[Event] = []
+    with pytest.raises(NodeFailed):
+        await run_document(
+            chain(start(), llm("ask", "go"), end(), shared=[model()]),
+            models=FakeModels([Fault("no")]),
+            events=events,
+        )
+    (failed,) = [e for e in events if isinstance(e, NodeFailedEvent)]
+    assert (failed.model_calls, failed.usage) == (1, None)
 
 
 async def test_streamed_text_arrives_as_deltas_in_order() -> None:

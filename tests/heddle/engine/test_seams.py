@@ -282,9 +282,12 @@ async def test_before_may_supply_a_result_and_after_still_sees_it_once(node: str
     assert seen.places.count(("node.after", node)) == 1
     completed = [e for e in events if isinstance(e, NodeCompleted) and e.node_name == node]
     assert [e.state for e in completed] == [{"stub": 1}]
-    (warning,) = warnings(events)
+    (warned,) = [each for each in events if isinstance(each, Warned)]
+    warning = warned.message
     assert "middleware 'Policy' of plugin 'policy-plugin', node.before: replaces" in warning
     assert f"node {node!r}" in warning
+    said_by = (warned.node_name, warned.policy, warned.plugin, warned.seam)
+    assert said_by == (node, "Policy", "policy-plugin", "node.before")
 
 
 async def test_what_was_modified_before_a_result_was_supplied_shows_nothing_else() -> None:
