@@ -125,6 +125,7 @@ if TYPE_CHECKING:
     from plugins_host.seams import (
         HANDSHAKE_HALVES,
         SEAMS,
+        AgentSubject,
         Half,
         NodePath,
         NodeSubject,
@@ -235,6 +236,7 @@ _HOMES: Final = {
         "ReverseRefused",
     ),
     "seams": (
+        "AgentSubject",
         "HANDSHAKE_HALVES",
         "Half",
         "NodePath",
@@ -291,6 +293,7 @@ __all__ = [
     "LIST_TOOLS",
     "SEAMS",
     "AfterOutcome",
+    "AgentSubject",
     "AnswerRefused",
     "Answerer",
     "Applied",

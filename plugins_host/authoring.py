@@ -163,6 +163,7 @@ def fail(reason: str) -> Fail:
 class Subject(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Which node it is about, and which tool; "" where there is no tool.
 
+    ``agent_name`` is whose call or round it is, "" unless several agents work in the node.
     ``node_path`` is there for nodes of sub-flows: from the outermost node to this one, a
     number for which item or flow of the node before it.
     """
@@ -172,6 +173,7 @@ class Subject(Struct, frozen=True, rename="camel", omit_defaults=True):
     tool_name: str = ""
     tool_call_id: str = ""
     node_path: tuple[str | int, ...] | None = None
+    agent_name: str = ""
 
 
 class Problem(Struct, frozen=True, rename="camel", omit_defaults=True):

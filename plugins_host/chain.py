@@ -675,6 +675,9 @@ class _Walk(Struct, eq=False):
         """What the seam is around, by name."""
         subject = self.subject
         node = f"node {subject.node_name!r}"
+        agent = getattr(subject, "agent_name", None)
+        if agent is not None:
+            node = f"agent {agent!r} in {node}"
         if isinstance(subject, ToolSubject):
             return f"the call of tool {subject.tool_name!r} in {node}"
         if self.seam is Seam.MODEL_CALL:

@@ -80,17 +80,24 @@ class NodeSubject(Struct, frozen=True, rename="camel", omit_defaults=True):
     node_path: NodePath | None = None
 
 
+class AgentSubject(NodeSubject, frozen=True):
+    """Which node's model call or round; ``agent_name`` when several agents work in it."""
+
+    agent_name: str | None = None
+
+
 class ToolSubject(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Which tool call of which node the question is about."""
+    """Which tool call of which node, and of which of its agents when it has several."""
 
     node_name: str
     node_type: str
     tool_name: str
     tool_call_id: str
     node_path: NodePath | None = None
+    agent_name: str | None = None
 
 
-Subject: TypeAlias = NodeSubject | ToolSubject
+Subject: TypeAlias = NodeSubject | AgentSubject | ToolSubject
 
 
 class ActionRow(Struct, frozen=True):
@@ -114,7 +121,7 @@ class SeamRow(Struct, frozen=True):
     """One seam. ``halves`` holds the halves that exist and no others."""
 
     consulted: str
-    subject: type[NodeSubject] | type[ToolSubject]
+    subject: type[Subject]
     halves: Mapping[Half, HalfRow]
 
 
@@ -177,7 +184,7 @@ SEAMS: Final[Mapping[Seam, SeamRow]] = {
     ),
     Seam.MODEL_CALL: SeamRow(
         "around every request sent to a model, by an agent's round or an LlmNode",
-        NodeSubject,
+        AgentSubject,
         {
             Half.BEFORE: HalfRow(
                 _WHOLE_BEFORE,
@@ -194,7 +201,7 @@ SEAMS: Final[Mapping[Seam, SeamRow]] = {
     ),
     Seam.AGENT_ROUND: SeamRow(
         "before each round of an agent; after each round that ran tools",
-        NodeSubject,
+        AgentSubject,
         {
             Half.BEFORE: HalfRow(
                 (Action.PROCEED, Action.REJECT),
@@ -352,6 +359,11 @@ def _page() -> Iterator[str]:
         "names from the outermost node to this one, each followed by a number where it "
         'has several flows under way: `["each", 2, "ask"]` is node `ask` for the third '
         "item of `each`."
+    )
+    yield ""
+    yield (
+        "`agentName` is there when several agents work in the node, as in ManagerWorkers "
+        "and a Swarm: whose model call, tool call or round it is."
     )
     yield ""
     yield "## Verdicts"

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
+from heddle.engine.shapes import REJECTED
+
 
 class Asked(Struct, frozen=True):
     """For each half of each seam, whether anybody declared it.
@@ -61,7 +63,7 @@ class Rejected(Exception):
         super().__init__(reason)
         self.text = text
         self.output = {
-            "transform_status": "rejected",
+            REJECTED[0]: REJECTED[1],
             "transform_reason": reason,
             "transform_name": name,
             "transform_phase": phase,

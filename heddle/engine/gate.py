@@ -16,6 +16,7 @@ from heddle.engine.faults import NodeFault, PolicyFailed, RefusedByPolicy, Stopp
 from heddle.engine.plugin_calls import RunServices, answer, whole_request
 from heddle.spec import Component
 from plugins_host import (
+    AgentSubject,
     Asking,
     Chain,
     Erred,
@@ -248,7 +249,7 @@ class Gate:
         """
         asking = self._asking(context, attempt=1, max_attempts=max_attempts)
         outcome = await self._before(
-            Seam.MODEL_CALL, context, _subject(context), Payload.of(request), asking
+            Seam.MODEL_CALL, context, _agent(context), Payload.of(request), asking
         )
         match outcome:
             case Proceeded(input=payload):
@@ -281,7 +282,7 @@ class Gate:
         )
         asking = self._asking(context, attempt=attempt, max_attempts=max_attempts)
         outcome = await self._after(
-            Seam.MODEL_CALL, context, _subject(context), shown, asking
+            Seam.MODEL_CALL, context, _agent(context), shown, asking
         )
         match outcome:
             case Passed():
@@ -309,7 +310,7 @@ class Gate:
         """
         given = Payload.of({"round": number, "maxRounds": max_rounds})
         outcome = await self._before(
-            Seam.AGENT_ROUND, context, _subject(context), given, self._asking(context)
+            Seam.AGENT_ROUND, context, _agent(context), given, self._asking(context)
         )
         if isinstance(outcome, Rejected):
             did = f"does not let round {number} begin (agentRound.before)"
@@ -325,7 +326,7 @@ class Gate:
         """
         value = Succeeded(Payload.of({"round": number, "toolCalls": tools}))
         outcome = await self._after(
-            Seam.AGENT_ROUND, context, _subject(context), value, self._asking(context)
+            Seam.AGENT_ROUND, context, _agent(context), value, self._asking(context)
         )
         if isinstance(outcome, Failed):
             did = f"ends the agent after round {number} (agentRound.after)"
@@ -444,8 +445,12 @@ def _subject(context: "NodeContext") -> NodeSubject:
     return NodeSubject(context.name, context.type, context.path)
 
 
+def _agent(context: "NodeContext") -> AgentSubject:
+    return AgentSubject(context.name, context.type, context.path, context.speaker)
+
+
 def _tool(context: "NodeContext", call: tuple[str, str]) -> ToolSubject:
-    return ToolSubject(context.name, context.type, *call, context.path)
+    return ToolSubject(context.name, context.type, *call, context.path, context.speaker)
 
 
 def _where(context: "NodeContext") -> str:

@@ -67,6 +67,8 @@ TRANSFORM_OUTPUTS: Final = frozenset(
     ("transform_status", "transform_reason", "transform_name", "transform_phase")
 )
 """What an agent puts out beside its outputs when a transform rejects."""
+REJECTED: Final = ("transform_status", "rejected")
+"""The one of these that says so, and what it says."""
 
 Properties = tuple[Property, ...]
 

@@ -5,7 +5,7 @@ the source of a data edge that was executed last, else from the state by name; c
 to the declared type; a default where there is nothing. Pure functions over data.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import repeat
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from msgspec import UNSET
 
 from heddle.engine.faults import InputMismatch, InputMissing, InputsRefused, OutputMismatch
 from heddle.engine.graph import RESERVED, Feed, Graph, GraphNode
-from heddle.engine.shapes import Properties
+from heddle.engine.shapes import REJECTED, Properties
 from heddle.spec import Property, TypeConversionError, check, convert
 
 State = dict[str, Any]
@@ -44,7 +44,22 @@ class Ran:
                 newest, value = at, output.get(name, _NOTHING)
         return value
 
+    def rejected(self, nodes: Iterable[int]) -> str | None:
+        """How a transform ended the work of one of these nodes' agents, if one did."""
+        for node in nodes:
+            _, output = self._last.get(node, (0, _EMPTY))
+            if output.get(REJECTED[0]) == REJECTED[1]:
+                name, phase, reason = (output.get(f"transform_{each}") for each in _SAID)
+                return (
+                    f"transform {name!r} rejected ({phase}) and ended its agent: {reason}"
+                )
+        return None
 
+
+_SAID: Final = ("name", "phase", "reason")
+REJECTED_FIX: Final = (
+    "Have the flow go another way by 'transform_status', or give the output a default."
+)
 _EMPTY: Mapping[str, Any] = {}
 
 
@@ -62,7 +77,7 @@ def node_input(node: GraphNode, carried: State, ran: Ran) -> State:
         else:
             value = carried.get(feed.name, _NOTHING)
         if value is _NOTHING:
-            value = _default(feed)
+            value = _default(feed, ran)
             if value is _NOTHING:
                 given.pop(feed.name, None)
                 continue
@@ -72,10 +87,12 @@ def node_input(node: GraphNode, carried: State, ran: Ran) -> State:
     return given
 
 
-def _default(feed: Feed) -> Any:
+def _default(feed: Feed, ran: Ran) -> Any:
     if feed.default is not UNSET:
         return feed.default
     if feed.required:
+        if (why := ran.rejected(node for node, _ in feed.sources)) is not None:
+            raise InputMissing(f"input {feed.name!r} has no value: {why}", fix=REJECTED_FIX)
         raise InputMissing(
             f"input {feed.name!r} has no value: the node that it is connected to did not "
             "run or put nothing out under that name, and it has no default",

@@ -103,6 +103,52 @@ async def test_a_transform_that_rejects_ends_the_agents_work(
         assert (result["transform_phase"], result["transform_name"]) == ("post", "t")
 
 
+REJECTS = guarded(
+    rewrite(pre={"action": "reject", "reason": "rude"}), outputs=[prop("answer")]
+)
+NEEDS = component(
+    "Agent",
+    "needs",
+    system_prompt="{{text}}",
+    llm_config={"$component_ref": "model"},
+    inputs=[prop("text")],
+)
+UNMADE = {
+    "a lone agent": document(
+        {**REJECTS["agent"], "$referenced_components": {"model": model()}}
+    ),
+    "an output of the flow": document(
+        flow(
+            [start(), REJECTS, end()],
+            ["start", "a", "end"],
+            shared=[model()],
+            outputs=[prop("answer")],
+        )
+    ),
+    "an input of another node": document(
+        flow(
+            [start(), REJECTS, component("AgentNode", "b", agent=NEEDS), end()],
+            ["start", "a", "b", "end"],
+            data_edges=[data("a", "answer", "b", "text")],
+            shared=[model()],
+        )
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNMADE)
+async def test_what_is_missing_because_a_transform_rejected_is_said_with_its_reason(
+    name: str, tmp_path: Path
+) -> None:
+    async with opened(source(HOMES[0], tmp_path)) as bench:
+        models = FakeModels()
+        with pytest.raises(NodeFailed) as caught:
+            await bench.run(UNMADE[name], models=models)
+    assert "transform 't' rejected (pre) and ended its agent: rude" in str(caught.value)
+    assert "by 'transform_status', or give the output a default" in str(caught.value)
+    assert models.requests == []
+
+
 WRONG: dict[str, tuple[str, Any, str]] = {
     "another action": (
         "pre",

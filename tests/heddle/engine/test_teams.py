@@ -211,15 +211,25 @@ async def test_a_worker_reports_its_outputs_and_failures_are_answers() -> None:
 
 async def test_policies_are_asked_about_calls_and_rounds_of_all_agents() -> None:
     seen: list[Any] = []
+    rounds: list[tuple[str, int]] = []
 
     def before(event: Any, ctx: Any) -> Plain:
-        seen.append(event.subject.tool_name)
+        seen.append((event.subject.agent_name, event.subject.tool_name))
         if event.subject.tool_name == "lazy":
             return {"action": "reject", "reason": "it is on holiday"}
         return {"action": "modify", "input": {"task": "another"}}
 
     def model_before(event: Any, ctx: Any) -> Plain:
-        seen.append(event.input["messages"][0]["content"])
+        assert event.subject.agent_name == event.input["messages"][0]["content"]
+        seen.append(event.subject.agent_name)
+        return {"action": "proceed"}
+
+    def round_before(event: Any, ctx: Any) -> Plain:
+        rounds.append((event.subject.agent_name, event.input["round"]))
+        return {"action": "proceed"}
+
+    def node_before(event: Any, ctx: Any) -> Plain:
+        assert event.subject.agent_name == ""
         return {"action": "proceed"}
 
     models = by_agent(
@@ -238,11 +248,18 @@ async def test_policies_are_asked_about_calls_and_rounds_of_all_agents() -> None
         installed=policies(
             (
                 "Gate",
-                {"toolCall": {"before": before}, "modelCall": {"before": model_before}},
+                {
+                    "toolCall": {"before": before},
+                    "modelCall": {"before": model_before},
+                    "agentRound": {"before": round_before},
+                    "node": {"before": node_before},
+                },
             )
         ),
     )
-    assert seen == ["boss", "lazy", "boss", "busy", "busy", "boss"]
+    calls = [("boss", "lazy"), ("boss", "busy")]
+    assert seen == ["boss", calls[0], "boss", calls[1], "busy", "boss"]
+    assert rounds == [("boss", 1), ("boss", 2), ("busy", 1), ("boss", 3)]
     assert asked(models, "busy")[0].messages[-1].content == "another"
     assert "it is on holiday" in str(results(asked(models, "boss")[1]))
 
