@@ -46,21 +46,23 @@ class Ran:
 
     def rejected(self, nodes: Iterable[int]) -> str | None:
         """How a transform ended the work of one of these nodes' agents, if one did."""
-        for node in nodes:
-            _, output = self._last.get(node, (0, _EMPTY))
-            if output.get(REJECTED[0]) == REJECTED[1]:
-                name, phase, reason = (output.get(f"transform_{each}") for each in _SAID)
-                return (
-                    f"transform {name!r} rejected ({phase}) and ended its agent: {reason}"
-                )
-        return None
+        outputs = (self._last.get(node, (0, _EMPTY))[1] for node in nodes)
+        return next(filter(None, map(rejection, outputs)), None)
 
 
-_SAID: Final = ("name", "phase", "reason")
-REJECTED_FIX: Final = (
+_EMPTY: Mapping[str, Any] = {}
+_REJECTED_FIX: Final = (
     "Have the flow go another way by 'transform_status', or give the output a default."
 )
-_EMPTY: Mapping[str, Any] = {}
+
+
+def rejection(output: Mapping[str, Any]) -> str | None:
+    """How a transform ended the work of an agent, if that is among what it put out."""
+    if output.get(REJECTED[0]) != REJECTED[1]:
+        return None
+    said = ("name", "phase", "reason")
+    name, phase, reason = (output.get(f"transform_{each}") for each in said)
+    return f"transform {name!r} rejected ({phase}) and ended its agent: {reason}"
 
 
 def node_input(node: GraphNode, carried: State, ran: Ran) -> State:
@@ -92,7 +94,9 @@ def _default(feed: Feed, ran: Ran) -> Any:
         return feed.default
     if feed.required:
         if (why := ran.rejected(node for node, _ in feed.sources)) is not None:
-            raise InputMissing(f"input {feed.name!r} has no value: {why}", fix=REJECTED_FIX)
+            raise InputMissing(
+                f"input {feed.name!r} has no value: {why}", fix=_REJECTED_FIX
+            )
         raise InputMissing(
             f"input {feed.name!r} has no value: the node that it is connected to did not "
             "run or put nothing out under that name, and it has no default",
@@ -181,6 +185,10 @@ def declared_outputs(declared: Properties, found: Mapping[str, Any], *, of: str)
     for each in declared:
         if each.title not in found:
             if not each.has_default:
+                if (why := rejection(found)) is not None:
+                    raise OutputMismatch(
+                        f"{of} gave no {each.title!r}; {why}", fix=_REJECTED_FIX
+                    )
                 raise OutputMismatch(
                     f"{of} gave no {each.title!r}, which the outputs declare",
                     fix=f"It gave: {', '.join(map(repr, found)) or 'nothing'}.",
