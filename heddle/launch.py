@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from heddle.remote import RemoteService
     from heddle.services import ModelService
     from heddle.tools import ToolProgram, Tools
-    from plugins_host import Encoder, PluginLine, PluginLog
+    from plugins_host import Encoder, Message, PluginLine, PluginLog
 
 MAX_PLANS: Final = 256
 """Compiled flows that are kept. A plan is some 20 times its document; a server with more
@@ -346,6 +346,7 @@ class Engine:
         *,
         stream: bool,
         person: "Person | None" = None,
+        history: "Sequence[Message] | None" = None,
     ) -> dict[str, Any]:
         """Run a document once.
 
@@ -355,6 +356,7 @@ class Engine:
             report: Called with each event, in order; must not block.
             stream: Whether somebody reads the text of models as it comes.
             person: Whom the run talks to; None when there is nobody to ask.
+            history: The turns before it, when the run is one of a conversation.
 
         Returns:
             The flow's result.
@@ -364,7 +366,7 @@ class Engine:
             RunFailed: The run did not reach an end.
         """
         made = self.new_run(prepared, report, stream=stream, person=person)
-        return await made.execute(inputs)
+        return await made.execute(inputs, history)
 
     def new_run(
         self,

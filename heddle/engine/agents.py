@@ -107,3 +107,13 @@ def tools_of(agent: Component) -> tuple[Component, ...]:
             return (*tools_of(base), *(getattr(more, "additional_tools", None) or ()))
         case _:
             return ()
+
+
+def prompts_of(agent: Component) -> Iterator[str]:
+    """The texts with placeholders that an agent's instructions are made of."""
+    match agent:
+        case Agent(system_prompt=prompt):
+            yield prompt
+        case SpecializedAgent(agent=base, agent_specialization_parameters=more):
+            yield from prompts_of(base)
+            yield getattr(more, "additional_instructions", None) or ""

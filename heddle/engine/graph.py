@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from heddle.engine.agents import members_of, prompts_of
 from heddle.engine.http_flaws import request_warnings
 from heddle.engine.inside import problems_inside
 from heddle.engine.shapes import (
@@ -29,6 +30,7 @@ from heddle.engine.shapes import (
 )
 from heddle.spec import (
     MAX_PROBLEMS,
+    AgentNode,
     Component,
     ControlFlowEdge,
     DataFlowEdge,
@@ -41,11 +43,15 @@ from heddle.spec import (
     Property,
     StartNode,
     is_subtype,
+    placeholders,
 )
 from plugins_host import one_of
 
 RESERVED: Final = "_"
 """First character of the state keys that heddle keeps for itself."""
+
+CHAT_HISTORY: Final = "_chat_history"
+"""The state key of the turns before a run; the one reserved name that may be an input."""
 
 
 class Feed(Struct, frozen=True):
@@ -280,7 +286,20 @@ class _Compiler:
     def _check_names(self) -> None:
         """State keys that begin with an underscore are heddle's own."""
         for node, shape in zip(self.flow.nodes, self.shapes, strict=True):
-            declared = {each.title for each in (*shape.inputs, *shape.outputs)}
+            reads = {each.title for each in shape.inputs}
+            writes = {each.title for each in shape.outputs}
+            if CHAT_HISTORY in _read_by_agents(node, reads):
+                # As messages and in its prompt, it would be sent each of them twice.
+                self._problem(
+                    node,
+                    f"node {node.name!r} names {CHAT_HISTORY!r}, and an agent is sent the "
+                    "turns before as messages",
+                    "Leave it out of the prompt and the inputs.",
+                )
+            reads.discard(CHAT_HISTORY)
+            if isinstance(node, StartNode):
+                writes.discard(CHAT_HISTORY)
+            declared = reads | writes
             for title in sorted(each for each in declared if each.startswith(RESERVED)):
                 self._problem(
                     node,
@@ -572,3 +591,11 @@ def branching_input(shape: Shape) -> str:
         return shape.inputs[0].title
     assert shape.takes
     return next(iter(shape.takes))
+
+
+def _read_by_agents(node: Component, inputs: set[str]) -> set[str]:
+    """What the agents of a node read by name; a flow in the place of one is no agent."""
+    if not isinstance(node, AgentNode) or isinstance(node.agent, Flow):
+        return set()
+    prompts = (text for each in members_of(node.agent) for text in prompts_of(each))
+    return inputs.union(*map(placeholders, prompts))

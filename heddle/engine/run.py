@@ -5,11 +5,12 @@ starts lives inside its cancel scope, so that when the scope is left, by the end
 error, the time-out or a cancellation, nothing of the run is still going on.
 """
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any
 
 import trio
 
+from heddle.engine.earlier import as_state
 from heddle.engine.faults import RunTimedOut
 from heddle.engine.graph import GraphNode
 from heddle.engine.plan import Plan
@@ -18,6 +19,7 @@ from heddle.engine.walk import Limits
 from heddle.engine.walking import Walking
 from heddle.engine.work import Conversation, Ended, NodeContext, RunContext, Services
 from heddle.events import FlowCompleted, FlowStarted, Warned
+from plugins_host import Message
 
 
 class Run:
@@ -41,14 +43,22 @@ class Run:
         """How many executions of nodes it has begun."""
         return self._context.executions
 
-    async def execute(self, inputs: Mapping[str, Any]) -> State:
+    async def execute(
+        self, inputs: Mapping[str, Any], history: Sequence[Message] | None = None
+    ) -> State:
         """Walk from the start to an EndNode and return the flow's outputs.
+
+        Args:
+            inputs: What it starts from.
+            history: The turns of the conversation that this run goes on with; None when it
+                is no turn of one.
 
         Raises:
             RunFailed: A node failed, a limit was reached, or there was no way on.
         """
         graph = self._plan.graph
-        state = start_state(graph, inputs)
+        turns = None if history is None else as_state(history)
+        state = start_state(graph, inputs, turns)
         self._report(FlowStarted())
         for warning in graph.warnings:
             self._report(Warned(str(warning)))

@@ -12,7 +12,7 @@ from typing import Any, Final
 from msgspec import UNSET
 
 from heddle.engine.faults import InputMismatch, InputMissing, InputsRefused, OutputMismatch
-from heddle.engine.graph import RESERVED, Feed, Graph, GraphNode
+from heddle.engine.graph import CHAT_HISTORY, RESERVED, Feed, Graph, GraphNode
 from heddle.engine.shapes import REJECTED, Properties
 from heddle.spec import Property, TypeConversionError, check, convert
 
@@ -116,8 +116,16 @@ def _converted(feed: Feed, value: Any) -> Any:
         ) from error
 
 
-def start_state(graph: Graph, inputs: Mapping[str, Any]) -> State:
+def start_state(
+    graph: Graph, inputs: Mapping[str, Any], history: list[dict[str, Any]] | None = None
+) -> State:
     """The state that a run begins with: its inputs, checked later by the StartNode.
+
+    Args:
+        graph: The flow.
+        inputs: What it is given.
+        history: The turns before it; None for a run that is no turn of a conversation. A
+            flow that declares them as an input is then given none.
 
     Raises:
         InputsRefused: A key is one of those that heddle keeps for itself.
@@ -130,7 +138,12 @@ def start_state(graph: Graph, inputs: Mapping[str, Any]) -> State:
             where=f"flow {graph.name!r}",
             fix="Choose another name.",
         )
-    return dict(inputs)
+    state = dict(inputs)
+    if history is not None:
+        state[CHAT_HISTORY] = history
+    elif any(each.title == CHAT_HISTORY for each in graph.inputs):
+        state[CHAT_HISTORY] = []
+    return state
 
 
 def check_inputs(declared: Properties, given: State) -> State:

@@ -3,7 +3,7 @@
 result, events = await run_document(flow_bytes, {"x": 1}, tools={"double": double})
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import msgspec
@@ -24,6 +24,7 @@ from plugins_host import (
     HandlerTable,
     InProcessPlugin,
     Link,
+    Message,
     ModelRequest,
     ModelResponse,
     Seam,
@@ -170,6 +171,7 @@ async def run_document(
     installed: Policies | None = None,
     events: list[Event] | None = None,
     person: Person | None = None,
+    history: Sequence[Message] | None = None,
 ) -> tuple[dict[str, Any], list[Event]]:
     """Read, compile and run a document; its result and its events.
 
@@ -185,7 +187,7 @@ async def run_document(
         person=person,
     )
     run = Run(make_plan(read_document(data)), services, limits or Limits())
-    return await run.execute(inputs or {}), seen
+    return await run.execute(inputs or {}, history), seen
 
 
 def policies(

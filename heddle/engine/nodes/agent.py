@@ -3,6 +3,7 @@
 from typing import cast
 
 from heddle.engine.agents import plain_agent
+from heddle.engine.earlier import earlier
 from heddle.engine.graph import Graph, GraphNode
 from heddle.engine.nodes.agent_work import AgentWork, Talk, as_message
 from heddle.engine.state import State
@@ -21,7 +22,8 @@ def agent(node: GraphNode, graph: Graph) -> Waiting:
     one = AgentWork(plain_agent(component), node.shape.outputs)
 
     async def execute(given: State, context: NodeContext) -> Result:
-        talk = Talk([*context.conversation.messages, as_message(given)])
+        before = [*earlier(given), *context.conversation.messages]
+        talk = Talk([*before, as_message(given)])
         system = await one.system(given, context)
         tools = await one.tools(context)
         async with context.services.tools.workspace() as workspace:

@@ -6,6 +6,7 @@ given the whole state. In the same way it gives what it declares, or its state.
 
 from typing import TYPE_CHECKING, Final, cast
 
+from heddle.engine.earlier import handed_in
 from heddle.engine.faults import EngineFault, NodeFailed, SubflowFailed
 from heddle.engine.graph import RESERVED, Graph, GraphNode
 from heddle.engine.shapes import (
@@ -27,7 +28,11 @@ INFO_LENGTH: Final = 200
 
 
 def entering(plan: "Plan", given: State) -> State:
-    """What a flow is given of a node's input."""
+    """What a flow is given of a node's input, in the same conversation."""
+    return {**_entering_alone(plan, given), **handed_in(given)}
+
+
+def _entering_alone(plan: "Plan", given: State) -> State:
     wanted = plan.graph.inputs
     if not wanted:
         return {key: given[key] for key in given if not key.startswith(RESERVED)}
@@ -75,7 +80,8 @@ def flow_as_agent(node: GraphNode, graph: Graph, plans: "tuple[Plan, ...]") -> W
     async def execute(given: State, context: NodeContext) -> Result:
         await checkpoint()
         own = Conversation()
-        ended = await context.enter(plan, entering(plan, given), conversation=own)
+        began = _entering_alone(plan, given)
+        ended = await context.enter(plan, began, conversation=own)
         return Result(await leaving.outputs(ended))
 
     return Waiting(execute)

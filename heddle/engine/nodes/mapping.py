@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from heddle.engine.earlier import handed_in
 from heddle.engine.faults import OutputMismatch
 from heddle.engine.graph import RESERVED, Graph, GraphNode
 from heddle.engine.iteration import Items, hand_out, handed_out
@@ -46,13 +47,13 @@ def _map(node: GraphNode, graph: Graph, plan: "Plan", run_all: Runner) -> Waitin
     open_ended = not plan.graph.inputs
 
     async def execute(given: State, context: NodeContext) -> Result:
-        carried: State = {}
+        carried: State = handed_in(given)
         if open_ended:
-            carried = {
-                key: value
+            carried.update(
+                (key, value)
                 for key, value in given.items()
                 if not key.startswith((RESERVED, ITERATED))
-            }
+            )
         from heddle.long_work import bounded
 
         items: Items = await bounded(lambda: hand_out(handed, given, carried))

@@ -3,7 +3,7 @@
 from typing import cast
 
 from heddle.engine.faults import InputMissing
-from heddle.engine.graph import Graph, GraphNode, branching_input
+from heddle.engine.graph import CHAT_HISTORY, Graph, GraphNode, branching_input
 from heddle.engine.shapes import (
     DEFAULT_BRANCH,
     DEFAULT_BRANCH_KEY,
@@ -35,13 +35,18 @@ def start(node: GraphNode, graph: Graph) -> Pure:
 
 
 def end(node: GraphNode, graph: Graph) -> Pure:
-    """Return what the EndNode declares; the whole state when it declares nothing."""
+    """Return what the EndNode declares; the whole state when it declares nothing.
+
+    The turns before the run are not of its making, and so no result.
+    """
     declared = end_outputs(cast("EndNode", node.component))
 
     wanted = _with_defaults(declared, graph)
 
     def step(given: State) -> Result:
         if not wanted:
+            if CHAT_HISTORY in given:
+                given = {key: given[key] for key in given if key != CHAT_HISTORY}
             return Result(given)
         return Result(declared_outputs(wanted, given, of="the flow"))
 

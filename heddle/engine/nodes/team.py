@@ -20,6 +20,7 @@ from heddle.engine.agents import (
     plain_agent,
     tool_name,
 )
+from heddle.engine.earlier import earlier
 from heddle.engine.nodes.agent_work import AgentWork, Rounds, Talk, as_message
 from heddle.engine.shapes import AGENT_RESULT, Properties
 from heddle.engine.state import State
@@ -108,7 +109,8 @@ class _Execution:
 
     async def run(self, first: str) -> State:
         """What the one who is the user's contact at the end answers."""
-        talk = Talk([*self._context.conversation.messages, as_message(self._given)])
+        before = [*earlier(self._given), *self._context.conversation.messages]
+        talk = Talk([*before, as_message(self._given)])
         name = first
         while True:
             output = await self._work(name, talk, (name,))

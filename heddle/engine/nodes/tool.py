@@ -14,7 +14,7 @@ from heddle.spec import Tool, ToolNode
 
 
 def tool(node: GraphNode, graph: Graph) -> Waiting:
-    """Run the tool with its declared inputs; with the whole state when it declares none.
+    """Run the tool with its declared inputs; with the state when it declares none.
 
     One that wants a person's confirmation fails the node when it is not given: what a tool
     would have put out can't be made up.
@@ -27,7 +27,10 @@ def tool(node: GraphNode, graph: Graph) -> Waiting:
     use = tool_user(used, node.shape.outputs)
 
     async def execute(given: State, context: NodeContext) -> Result:
-        arguments = {key: given[key] for key in inputs if key in given} if inputs else given
+        if inputs:
+            arguments = {key: given[key] for key in inputs if key in given}
+        else:
+            arguments = {key: given[key] for key in given if not key.startswith(RESERVED)}
         if asks_first:
             await _confirm(cast("Tool", used), arguments, context)
         async with context.services.tools.workspace() as workspace:
