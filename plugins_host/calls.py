@@ -91,6 +91,7 @@ class Call(Budget):
         services: What reverse calls made inside it may use.
         components: The component types that are asked.
         on_partial: Takes its progress.
+        end: Where its frame ends in all that was to be written to the process, in bytes.
         outcome: The answer, or the error to raise; None while it is open.
         asked: Reverse calls that the waiting task has not begun to serve.
         at: The component that the plugin said it is at, when several were asked.
@@ -102,6 +103,7 @@ class Call(Budget):
     components: Sequence[str]
     on_partial: Callable[[Raw], None] | None
     id: int = field(default_factory=ids.__next__)
+    end: int = 0
     outcome: Raw | Exception | None = None
     asked: Sequence[tuple[Id, Waited, str]] = ()
     at: str | None = None

@@ -8,9 +8,9 @@ starts the next one is `process`. Whoever waits for an answer waits in its own t
 reverse call runs there too, so that it belongs to the run and ends with it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 import trio
@@ -101,6 +101,9 @@ class PluginLine(Struct, frozen=True):
 
 PluginLog = Callable[[PluginLine], None]
 
+Elsewhere: TypeAlias = Callable[..., Awaitable[Raw]]
+"""Takes what `Channel.request` was given, but for itself, and asks another process."""
+
 
 class Counts:
     """What happened with one plugin since heddle started, over all of its processes."""
@@ -153,6 +156,7 @@ class Channel:
         self._calls: dict[Id, Call] = {}
         self._cancels: dict[Id, _Cancel] = {}
         self._outbox: list[bytes] = []
+        self._sent = 0  # bytes of all frames that were to be written
         self._unread = 0  # bytes of answers to reverse calls in the outbox
         self._writer: ReplySlot[None] | None = None
         self._read_on: trio.Event | None = None
@@ -215,12 +219,17 @@ class Channel:
         self._signal(Signal.EXITED)
         if self.died_of is None:
             self.died_of = self._gone(status)
-        self._fail_all(self.died_of)
+            self._fail_all(self.died_of, taken=child.outlet.taken())
+        else:
+            self._fail_all(self.died_of)
 
-    def _fail_all(self, fault: PluginFault) -> None:
-        """No call will be answered any more."""
+    def _fail_all(self, fault: PluginFault, taken: float = float("inf")) -> None:
+        """No call will be answered any more; of what was sent ``taken`` bytes were read."""
         for call in self._calls.values():
-            call.settle(fault.again())
+            own = fault.again()
+            if isinstance(own, PluginGone):
+                own.unread = call.end > taken
+            call.settle(own)
         for cancel in self._cancels.values():
             if cancel.call is not None:
                 cancel.call.settle(self._overdue(cancel.call))
@@ -291,11 +300,13 @@ class Channel:
         components: Sequence[str] = (),
         patience: float = float("inf"),
         on_partial: Callable[[Raw], None] | None = None,
+        elsewhere: Elsewhere | None = None,
     ) -> Raw:
         """Ask, and wait for the answer, a JSON text that has been checked for its form.
 
         Look at ``ready`` first, unless it is to greet. Cancelled, or when it takes too
-        long, the plugin is told to stop; an answer that comes later goes nowhere.
+        long, the plugin is told to stop; an answer that comes later goes nowhere. When the
+        process ends before it has read the question, it is asked ``elsewhere``.
 
         Raises:
             PluginFault: There is no answer; the class says why.
@@ -316,6 +327,7 @@ class Channel:
             components,
             on_partial,
             id_,
+            self._sent,
         )
         self._calls[id_] = call
         if call.due < self._watch_at:
@@ -333,6 +345,9 @@ class Channel:
         if type(outcome) is Raw:
             return outcome
         assert isinstance(outcome, Exception)
+        if elsewhere is not None and isinstance(outcome, PluginGone) and outcome.unread:
+            del call, outcome
+            return await elsewhere(verb, params, services, components, patience, on_partial)
         try:
             raise outcome
         finally:
@@ -408,7 +423,14 @@ class Channel:
             self._removed()
 
     def _removed(self) -> None:
-        if not self._calls and not self._holds and self._phase is Phase.RETIRING:
+        """End a process that was retired, once all that it has read is done with.
+
+        What it has not read by then, it would never get to: others can.
+        """
+        if self._phase is not Phase.RETIRING or self._holds:
+            return
+        taken = self._child.outlet.taken() if self._calls else 0
+        if all(call.end > taken for call in self._calls.values()):
             self._signal(Signal.EMPTIED)
 
     def _cancel(self, call: Call, failing: Call | None) -> None:
@@ -487,6 +509,7 @@ class Channel:
 
     def _send(self, line: bytes, *, callers: int = 1) -> None:
         """Have a frame written; ``callers`` are open calls when nobody else's is."""
+        self._sent += len(line)
         if self._deaf:
             return
         if self._writer is None:

@@ -6,6 +6,7 @@ now and then even if it need not.
 """
 
 import os
+import sys
 from contextlib import suppress
 from typing import Final, Protocol
 
@@ -49,6 +50,13 @@ class Outlet(Protocol):
 
     async def wait_writable(self) -> None:
         """Wait until a write would find room. A schedule point, always."""
+        ...
+
+    def taken(self) -> int:
+        """How many bytes of all that was written the other side has read.
+
+        All of them where the system does not tell; after `close`, as it was then.
+        """
         ...
 
     def close(self) -> None:
@@ -98,16 +106,46 @@ class PipeInlet(_End):
 class PipeOutlet(_End):
     """The writing end of a pipe."""
 
+    def __init__(self, fd: int) -> None:
+        super().__init__(fd)
+        self._written = 0
+        self._taken = 0
+
     def write_nowait(self, data: bytes | memoryview) -> int:
         """Write as much as there is room for; how many bytes that was."""
         try:
-            return os.write(self._fd, data)
+            written = os.write(self._fd, data)
         except BlockingIOError:
             return 0
+        self._written += written
+        return written
+
+    def taken(self) -> int:
+        """How many bytes of all that was written the other side has read."""
+        if self._fd < 0:
+            return self._taken
+        return self._written - _unread(self._fd)
+
+    def close(self) -> None:
+        """Close it; what is still unread will never be read."""
+        self._taken = self.taken()
+        super().close()
 
     async def wait_writable(self) -> None:
         """Wait until a write would find room."""
         await trio.lowlevel.wait_writable(self._fd)
+
+
+def _unread(fd: int) -> int:
+    """How many bytes are in a pipe, asked at either end; none where nobody can tell."""
+    if sys.platform != "linux":  # pragma: no cover  elsewhere the writing end says nothing
+        return 0
+    import fcntl
+    import termios
+
+    count = bytearray(4)
+    fcntl.ioctl(fd, termios.FIONREAD, count)
+    return int.from_bytes(count, sys.byteorder)
 
 
 def open_pipe(*, room: int = ROOM) -> tuple[int, int]:

@@ -44,7 +44,11 @@ class PluginGone(PluginFault):
     Attributes:
         status: How it ended, as `subprocess` counts: below 0 it is a signal; None when
             that is not known.
+        unread: Whether it ended before it had read the question: to ask another process
+            repeats nothing.
     """
+
+    unread = False
 
     def __init__(
         self, plugin: str, what: str, *, fix: str = "", status: int | None = None

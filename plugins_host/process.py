@@ -16,7 +16,7 @@ import trio
 from msgspec import Raw, Struct
 
 from actors import Actor, ActorCrashed, ActorGone, Call, LateReply, Restart, Supervisor
-from plugins_host.channel import Channel, Counts, PluginLine, PluginLog
+from plugins_host.channel import Channel, Counts, Elsewhere, PluginLine, PluginLog
 from plugins_host.child import Child, SpawnError, spawn
 from plugins_host.encoding import Line
 from plugins_host.frames import MAX_LINE
@@ -134,9 +134,11 @@ class PluginProcess:
         channel = self._channel
         if channel is not None and channel.ready:
             # Not awaited here: on the way to a running process a coroutine less counts.
-            return channel.request(verb, params, services, components, patience, on_partial)
+            return channel.request(
+                verb, params, services, components, patience, on_partial, self._ask_again
+            )
         return self._start_and_request(
-            verb, params, services, components, patience, on_partial
+            verb, params, services, components, patience, on_partial, self._ask_again
         )
 
     async def _start_and_request(
@@ -147,11 +149,15 @@ class PluginProcess:
         components: Sequence[str],
         patience: float,
         on_partial: Callable[[Raw], None] | None,
+        elsewhere: Elsewhere | None = None,
     ) -> Raw:
         channel = await self._connected()
         return await channel.request(
-            verb, params, services, components, patience, on_partial
+            verb, params, services, components, patience, on_partial, elsewhere
         )
+
+    # Once only: a plugin whose every process ends before it reads is not started for ever.
+    _ask_again = _start_and_request
 
     @asynccontextmanager
     async def line(self) -> AsyncIterator[Line]:

@@ -71,6 +71,9 @@ class _TapedOutlet:
     async def wait_writable(self) -> None:
         await self._outlet.wait_writable()
 
+    def taken(self) -> int:
+        return self._outlet.taken()
+
     def close(self) -> None:
         self._outlet.close()
 

@@ -40,6 +40,7 @@ class MemoryPipe:
         self.on_change: Callable[[], None] = lambda: None
         self._capacity = capacity
         self._held = bytearray()
+        self._written = 0
         self._changed = trio.Event()
 
     def _wake(self) -> None:
@@ -67,6 +68,7 @@ class MemoryPipe:
             raise BrokenPipeError
         room = max(0, self._capacity - len(self._held))
         self._held += data[:room]
+        self._written += min(room, len(data))
         self._wake()
         self.on_change()
         return min(room, len(data))
@@ -76,6 +78,10 @@ class MemoryPipe:
         await trio.lowlevel.checkpoint()
         while len(self._held) >= self._capacity and not self.closed:
             await self._changed.wait()
+
+    def taken(self) -> int:
+        """How much of what was written was read."""
+        return self._written - len(self._held)
 
     def close(self) -> None:
         """Nothing more comes; what is in it can still be read."""

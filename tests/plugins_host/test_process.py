@@ -509,7 +509,8 @@ async def test_calls_in_flight_fail_naming_how_the_process_ended(
     async with plugin_pair() as (plugin, troupe), trio.open_nursery() as nursery:
         calls = [ask(nursery, plugin) for _ in range(3)]
         stage = await troupe.on_stage()
-        await stage.asked()
+        for _ in calls:
+            await stage.asked()
         stage.exits(status)
         for call in calls:
             error = await call.failure()
@@ -520,6 +521,58 @@ async def test_calls_in_flight_fail_naming_how_the_process_ended(
         second = await troupe.on_stage(2)
         second.answers(await second.asked(), "fine")
         assert await again.answer() == "fine"
+
+
+async def test_what_a_process_had_not_read_when_it_ended_is_asked_in_a_fresh_one(
+    autojump_clock: MockClock,
+) -> None:
+    async with plugin_pair() as (plugin, troupe), trio.open_nursery() as nursery:
+        await plugin.start()
+        read = ask(nursery, plugin, params={"n": 0})
+        stage = await troupe.on_stage()
+        await stage.asked()
+        unread = [ask(nursery, plugin, params={"n": n}) for n in (1, 2, 3)]
+        await wait_all_tasks_blocked()
+        stage.exits(-9)
+        assert "SIGKILL" in str(await read.failure())
+        second = await troupe.on_stage(2)
+        for _ in unread:
+            request = await second.asked("before")
+            second.answers(request, msgspec.json.decode(request.params))
+        assert [await each.answer() for each in unread] == [{"n": n} for n in (1, 2, 3)]
+        assert len(troupe.stages) == 2
+
+
+async def test_what_ends_before_it_reads_is_not_started_again_for_ever(
+    autojump_clock: MockClock,
+) -> None:
+    async with plugin_pair() as (plugin, troupe), trio.open_nursery() as nursery:
+        await plugin.start()
+        asked = ask(nursery, plugin)
+        for number in (1, 2):
+            stage = await troupe.on_stage(number)
+            await wait_all_tasks_blocked()
+            stage.exits(number)
+        error = await asked.failure()
+        assert isinstance(error, PluginGone)
+        assert error.status == 2
+        assert len(troupe.stages) == 2
+
+
+async def test_half_a_question_counts_as_unread(autojump_clock: MockClock) -> None:
+    async with (
+        plugin_pair(capacity=1000) as (plugin, troupe),
+        trio.open_nursery() as nursery,
+    ):
+        await plugin.start()
+        asked = ask(nursery, plugin, params={"x": "y" * 1500})
+        stage = await troupe.on_stage()
+        await stage._read()
+        await wait_all_tasks_blocked()
+        stage.exits(-9)
+        second = await troupe.on_stage(2)
+        second.answers(await second.asked(), "fine")
+        assert await asked.answer() == "fine"
 
 
 async def test_what_was_written_before_the_end_counts(autojump_clock: MockClock) -> None:
@@ -608,10 +661,12 @@ async def test_a_process_that_closes_its_stdin_is_of_no_use(
         stage.stubborn = True
         stage.stdin.close()
         calls = [ask(nursery, plugin) for _ in range(3)]
-        for call in calls:
-            assert isinstance(await call.failure(), PluginGone)
+        second = await troupe.on_stage(2)
         assert trio.current_time() == pytest.approx(1)
         assert stage.killed
+        for _ in calls:
+            second.answers(await second.asked(), "fine")
+        assert [await call.answer() for call in calls] == ["fine"] * 3
 
 
 async def test_what_nobody_had_read_yet_when_it_ended_counts(
@@ -875,6 +930,8 @@ async def test_a_retired_process_is_killed_when_its_last_call_is_late(
     async with plugin_pair() as (plugin, troupe), trio.open_nursery() as nursery:
         first, second = ask(nursery, plugin, patience=1), ask(nursery, plugin, patience=20)
         stage = await troupe.on_stage()
+        await stage.asked()
+        await stage.asked()
         await first.failure()
         await trio.sleep(1)
         assert plugin.counts.retired == 1
@@ -882,6 +939,28 @@ async def test_a_retired_process_is_killed_when_its_last_call_is_late(
         await second.failure()
         await wait_all_tasks_blocked()
         assert stage.killed
+
+
+async def test_what_a_retired_process_has_not_read_does_not_wait_for_it(
+    autojump_clock: MockClock,
+) -> None:
+    async with plugin_pair() as (plugin, troupe), trio.open_nursery() as nursery:
+        stuck = ask(nursery, plugin, patience=1)
+        stage = await troupe.on_stage()
+        await stage.asked()
+        read = ask(nursery, plugin, patience=3)
+        await stage.asked()
+        unread = ask(nursery, plugin, patience=100)
+        await stuck.failure()
+        await trio.sleep(1)
+        assert plugin.counts.retired == 1
+        assert not was_killed(stage)
+        await read.failure()
+        second = await troupe.on_stage(2)
+        assert stage.killed
+        second.answers(await second.asked(), "fine")
+        assert await unread.answer() == "fine"
+        assert trio.current_time() == pytest.approx(3)
 
 
 async def test_a_cancelled_call_that_stopped_leaves_the_process_as_it_was(

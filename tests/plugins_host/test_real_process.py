@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 import trio
+import trio.testing
 
 from plugins_host import child as child_module
 from plugins_host.channel import PluginLine
@@ -244,10 +245,13 @@ async def test_kill_minus_nine_under_fifty_calls_fails_them_and_later_ones_work(
     start: Start, python: Callable[[str], list[str]]
 ) -> None:
     body = """
-    if "hang" not in frame["params"]:
+    if "hang" in frame["params"]:
+        sys.stderr.write("hangs\\n")
+    else:
         send({"id": frame["id"], "result": os.getpid()})
     """
-    async with start(python(body)) as plugin:
+    lines: list[PluginLine] = []
+    async with start(python(body), log=lines.append) as plugin:
         pid = msgspec.json.decode(await plugin.request("pid", b"{}"))
         failures: list[PluginGone] = []
 
@@ -261,11 +265,45 @@ async def test_kill_minus_nine_under_fifty_calls_fails_them_and_later_ones_work(
         async with trio.open_nursery() as nursery:
             for _ in range(50):
                 nursery.start_soon(hang)
-            await trio.sleep(0.05)
+            await until(lambda: len(lines) == 50)
             os.kill(pid, signal.SIGKILL)
         assert [failure.status for failure in failures] == [-9] * 50
         again = msgspec.json.decode(await plugin.request("pid", b"{}"))
         assert again != pid
+
+
+async def test_what_a_killed_process_had_not_read_is_asked_again(
+    start: Start, python: Callable[[str], list[str]]
+) -> None:
+    body = """
+    if "hang" in frame["params"]:
+        time.sleep(600)
+    send({"id": frame["id"], "result": os.getpid()})
+    """
+    outcomes: list[Any] = []
+    async with start(python(body)) as plugin, trio.open_nursery() as nursery:
+        pid = msgspec.json.decode(await plugin.request("pid", b"{}"))
+
+        async def ask(params: bytes) -> None:
+            try:
+                outcomes.append(msgspec.json.decode(await plugin.request("x", params)))
+            except PluginGone as gone:
+                outcomes.append(gone.status)
+
+        nursery.start_soon(ask, b'{"hang":true}')
+        channel = plugin._channel
+        assert channel is not None
+        pipe = channel._child.outlet
+        await until(lambda: channel._calls != {} and pipe.taken() == channel._sent)
+        for size in (1, 100_000, 1_000_000):
+            nursery.start_soon(ask, b'{"x":"%b"}' % (b"x" * size))
+        await trio.testing.wait_all_tasks_blocked()
+        os.kill(pid, signal.SIGKILL)
+        with trio.fail_after(30):
+            await until(lambda: len(outcomes) == 4)
+    assert outcomes[0] == -9
+    assert len(set(outcomes[1:])) == 1
+    assert outcomes[1] not in (pid, -9)
 
 
 async def test_a_plugin_takes_what_it_started_with_it(

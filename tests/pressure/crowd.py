@@ -51,9 +51,6 @@ SLACK: Final = 8.0
 hundreds of others. A run that waited for another's hanging policy, or for a deadline of its
 own, would take longer by the patience of each call before it."""
 
-NOTICED: Final = 1.0
-"""Seconds until the end of a process has come to the host of a busy machine."""
-
 KEPT: Final = 64
 """Ended runs that are kept, so that what else is kept of them can be seen."""
 
@@ -184,9 +181,7 @@ def verdict(
 
 def _failure(fate: Fate, error: str, kills: list[Kill], patience: float, told: str) -> str:
     if "SIGKILL" in error:
-        # Who asks a process that was killed a moment ago can't know it yet.
-        since = fate.began - NOTICED
-        names = {each.plugin for each in kills if since <= each.at <= fate.ended}
+        names = {each.plugin for each in kills if fate.began <= each.at <= fate.ended}
         assert any(f"plugin {name!r}" in error for name in names), f"{told}; {kills[-3:]}"
         return "killed with its policy"
     assert f"'{fate.who.capitalize()}'" in error, told
