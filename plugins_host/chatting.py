@@ -33,6 +33,7 @@ class CallPiece(Struct, frozen=True):
     id: str | None = None
     name: str | None = None
     arguments: str | None = None
+    provider_data: dict[str, Any] | None = None
 
 
 class Chunk(Struct, frozen=True, gc=False):
@@ -67,6 +68,7 @@ class Assembly:
     def __init__(self) -> None:
         self._texts: list[str] = []
         self._calls: dict[int, list[str]] = {}
+        self._data: dict[int, dict[str, Any]] = {}
         self._size = 0
         self._said = False
         self._reason: str | None = None
@@ -106,6 +108,8 @@ class Assembly:
             known[1] = known[1] or call.name or ""
             known[2] += call.arguments or ""
             self._size += len(call.arguments or "")
+            if call.provider_data is not None:
+                self._data[index] = call.provider_data
             if index < 0:
                 path = f"$.tool_calls[{place}].index"
                 raise AnswerShape(f"{index} is no index", path=path, fix="Count from 0.")
@@ -130,7 +134,8 @@ class Assembly:
                         path=f"$.tool_calls[{place}].{word}",
                         fix="Give each call an id and a name, in its first piece.",
                     )
-            calls.append(ToolCall(identity, name, arguments))
+            data = self._data.get(index)
+            calls.append(ToolCall(identity, name, arguments, data))
         reason = self._reason or ("tool_calls" if calls else "stop")
         return ModelResponse("".join(self._texts), reason, tuple(calls), self._usage)
 

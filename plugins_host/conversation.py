@@ -3,7 +3,7 @@
     request   {model, messages, tools?, temperature?, maxTokens?, topP?, responseFormat?,
                responseSchema?, parameters?}
     message   {role: system|user|assistant|tool, content, tool_calls?, tool_call_id?}
-    call      {id, name, arguments: a string that should hold a JSON object}
+    call      {id, name, arguments: a string that should hold a JSON object, provider_data?}
     response  {content, finish_reason, tool_calls?, usage?: {inputTokens, outputTokens}}
     chunk     a piece of a streamed response
 
@@ -17,12 +17,17 @@ from msgspec import Struct
 Role = Literal["system", "user", "assistant", "tool"]
 
 
-class ToolCall(Struct, frozen=True):
-    """A model asks for a tool. ``arguments`` is the text that the model wrote."""
+class ToolCall(Struct, frozen=True, omit_defaults=True):
+    """A model asks for a tool. ``arguments`` is the text that the model wrote.
+
+    ``provider_data`` is what the provider wants back with the call as it came, such as
+    signed thoughts, under a name of the provider's protocol; nothing else reads it.
+    """
 
     id: str
     name: str
     arguments: str
+    provider_data: dict[str, Any] | None = None
 
 
 class Message(Struct, frozen=True, omit_defaults=True):

@@ -57,6 +57,7 @@ class CallFragment(Struct, frozen=True):
     index: int | None = None
     id: str | None = None
     function: Function | None = None
+    extra_content: dict[str, Any] | None = None
 
 
 class Said(Struct, frozen=True):
@@ -93,6 +94,10 @@ class Completion(Struct, frozen=True):
 
 _DECODER: Final = msgspec.json.Decoder(Completion)
 _ENCODER: Final = msgspec.json.Encoder()
+
+OWN: Final = "chat_completions"
+"""What is kept with a call is under this name: ``{"extra_content": …}``, in which Gemini's
+endpoint of this protocol signs its thoughts."""
 
 
 def encode(request: ModelRequest, stream: bool, limit_name: str) -> bytes:
@@ -138,6 +143,7 @@ def _message(message: Message) -> Any:
                 "id": call.id,
                 "type": "function",
                 "function": {"name": call.name, "arguments": call.arguments},
+                **(call.provider_data or {}).get(OWN, {}),
             }
             for call in message.tool_calls
         ],
@@ -258,13 +264,14 @@ def _usage(tokens: Tokens | None) -> Usage | None:
 class _Call:
     """A tool call while it arrives."""
 
-    __slots__ = ("arguments", "id", "index", "name")
+    __slots__ = ("arguments", "extra", "id", "index", "name")
 
     def __init__(self, index: int) -> None:
         self.index = index
         self.id = ""
         self.name = ""
         self.arguments: list[str] = []
+        self.extra: dict[str, Any] | None = None
 
 
 class CallBuilder:
@@ -285,6 +292,8 @@ class CallBuilder:
         call = self._find(fragment)
         if fragment.id:
             call.id = call.id or fragment.id
+        if fragment.extra_content:
+            call.extra = {**(call.extra or {}), **fragment.extra_content}
         function = fragment.function
         if function is None:
             return
@@ -317,7 +326,12 @@ class CallBuilder:
         """The calls so far. No arguments at all are those of a tool without any."""
         ordered = sorted(self._calls, key=lambda call: call.index)
         return tuple(
-            ToolCall(call.id, call.name, "".join(call.arguments) or "{}")
+            ToolCall(
+                call.id,
+                call.name,
+                "".join(call.arguments) or "{}",
+                None if call.extra is None else {OWN: {"extra_content": call.extra}},
+            )
             for call in ordered
         )
 

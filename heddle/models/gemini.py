@@ -5,7 +5,8 @@ POST …/models/MODEL:generateContent                   or :streamGenerateConten
 {"candidates": [{"content": {"parts"}, "finishReason"}], "usageMetadata"}
 
 A streamed answer is a series of the same objects. Calls have no ids there, so they are
-given some; what a tool answered is sent back under the tool's name.
+given some; what a tool answered is sent back under the tool's name. The signature of the
+thoughts before a call goes back with it, as it came: newer models refuse a call without.
 """
 
 import os
@@ -46,6 +47,7 @@ class Part(Struct, frozen=True, rename="camel"):
     text: str | None = None
     thought: bool = False
     function_call: FunctionCall | None = None
+    thought_signature: str | None = None
 
 
 class Content(Struct, frozen=True):
@@ -86,6 +88,9 @@ class Answer(Struct, frozen=True, rename="camel"):
 
 _ANSWER: Final = msgspec.json.Decoder(Answer)
 _ENCODER: Final = msgspec.json.Encoder()
+
+OWN: Final = "gemini"
+"""What is kept with a call is under this name: ``{"thoughtSignature": …}``."""
 
 
 def target(base: str, model: str, stream: bool) -> str:
@@ -159,7 +164,10 @@ def _parts(message: Message, called: Mapping[str, str]) -> list[dict[str, Any]]:
         return [{"functionResponse": answer}]
     parts: list[dict[str, Any]] = [{"text": message.content}] if message.content else []
     parts += (
-        {"functionCall": {"name": call.name, "args": arguments_of(call)}}
+        {
+            "functionCall": {"name": call.name, "args": arguments_of(call)},
+            **(call.provider_data or {}).get(OWN, {}),
+        }
         for call in message.tool_calls
     )
     return parts
@@ -230,7 +238,7 @@ class GeminiStream:
         texts: list[str] = []
         for part in (first.content and first.content.parts) or ():
             if part.function_call is not None:
-                self._calls.append(_call(part.function_call))
+                self._calls.append(_call(part.function_call, part.thought_signature))
             elif part.text and not part.thought:
                 texts.append(part.text)
         self._text += texts
@@ -255,9 +263,10 @@ class GeminiStream:
         )
 
 
-def _call(call: FunctionCall) -> ToolCall:
+def _call(call: FunctionCall, signature: str | None) -> ToolCall:
     arguments = _ENCODER.encode(call.args or {}).decode()
-    return ToolCall(f"call_{os.urandom(8).hex()}", call.name, arguments)
+    kept = None if signature is None else {OWN: {"thoughtSignature": signature}}
+    return ToolCall(f"call_{os.urandom(8).hex()}", call.name, arguments, kept)
 
 
 def _usage(tokens: Tokens | None) -> Usage | None:

@@ -5,7 +5,8 @@
 {"type": "content_block_delta", "index", "delta"}     an event of a streamed answer
 {"type": "message_stop"}                              its last one
 
-Roles take turns there, so what follows one another under one role is one message.
+Roles take turns there, so what follows one another under one role is one message. Thoughts
+are signed, and go back before the call that they led to: without them it is refused.
 """
 
 from collections.abc import Iterable, Mapping
@@ -50,13 +51,16 @@ class Tokens(Struct, frozen=True):
 
 
 class Block(Struct, frozen=True):
-    """A piece of an answer; those of other types are thoughts and the like."""
+    """A piece of an answer: text, a call, a thought that may be hidden (``data``)."""
 
     type: str = ""
     text: str | None = None
     id: str | None = None
     name: str | None = None
     input: Any = None
+    thinking: str | None = None
+    signature: str | None = None
+    data: str | None = None
 
 
 class Answer(Struct, frozen=True):
@@ -74,6 +78,8 @@ class Delta(Struct, frozen=True):
     type: str = ""
     text: str | None = None
     partial_json: str | None = None
+    thinking: str | None = None
+    signature: str | None = None
     stop_reason: str | None = None
 
 
@@ -92,6 +98,9 @@ class StreamEvent(Struct, frozen=True):
 _ANSWER: Final = msgspec.json.Decoder(Answer)
 _EVENT: Final = msgspec.json.Decoder(StreamEvent)
 _ENCODER: Final = msgspec.json.Encoder()
+
+OWN: Final = "messages"
+"""What is kept with a call is under this name: ``{"thoughts": [block, …]}``."""
 
 
 def encode(request: ModelRequest, stream: bool, limit_name: str) -> bytes:
@@ -167,18 +176,22 @@ def _blocks(message: Message) -> list[dict[str, Any]]:
                 "content": message.content,
             }
         ]
+    text = [{"type": "text", "text": message.content}]
+    if not message.tool_calls:
+        return text if message.content else []  # an empty text is refused
     blocks: list[dict[str, Any]] = []
-    if message.content:  # an empty text is refused
-        blocks.append({"type": "text", "text": message.content})
-    blocks += (
-        {
-            "type": "tool_use",
-            "id": call.id,
-            "name": call.name,
-            "input": arguments_of(call),
-        }
-        for call in message.tool_calls
-    )
+    for number, call in enumerate(message.tool_calls):
+        blocks += (call.provider_data or {}).get(OWN, {}).get("thoughts", ())
+        if number == 0 and message.content:
+            blocks += text  # thoughts come first in a message that has any
+        blocks.append(
+            {
+                "type": "tool_use",
+                "id": call.id,
+                "name": call.name,
+                "input": arguments_of(call),
+            }
+        )
     return blocks
 
 
@@ -209,12 +222,38 @@ def decode(body: bytes) -> ModelResponse:
     if answer.content is None:
         raise UnreadableAnswer("the answer has no content")
     text = "".join(each.text or "" for each in answer.content if each.type == "text")
-    calls = tuple(
-        ToolCall(each.id or "", each.name or "", _ENCODER.encode(each.input or {}).decode())
-        for each in answer.content
-        if each.type == "tool_use"
-    )
+    calls = _calls(answer.content)
     return _response(text, calls, answer.stop_reason, answer.usage)
+
+
+def _calls(blocks: Iterable[Block]) -> tuple[ToolCall, ...]:
+    """The calls, each with the thoughts that came before it."""
+    calls: list[ToolCall] = []
+    thoughts: list[dict[str, Any]] = []
+    for block in blocks:
+        if block.type == "tool_use":
+            arguments = block.input
+            if not isinstance(arguments, str):  # that of a stream is put together already
+                arguments = _ENCODER.encode(arguments or {}).decode()
+            kept = {OWN: {"thoughts": thoughts}} if thoughts else None
+            calls.append(ToolCall(block.id or "", block.name or "", arguments, kept))
+            thoughts = []
+        elif (thought := _thought(block)) is not None:
+            thoughts.append(thought)
+    return tuple(calls)
+
+
+def _thought(block: Block) -> dict[str, Any] | None:
+    """A signed thought as it is sent back; None for anything else."""
+    if block.type == "redacted_thinking":
+        return {"type": block.type, "data": block.data or ""}
+    if block.type == "thinking" and block.signature:
+        return {
+            "type": block.type,
+            "thinking": block.thinking or "",
+            "signature": block.signature,
+        }
+    return None
 
 
 def _response(
@@ -249,8 +288,9 @@ class MessageStream:
 
     def __init__(self) -> None:
         self._text: list[str] = []
-        # Calls by the index of their block: id, name, pieces of the arguments.
-        self._calls: dict[int, tuple[str, str, list[str]]] = {}
+        # Calls and thoughts by the index of their block, and the pieces of each of their
+        # texts as they come.
+        self._blocks: dict[int, tuple[Block, dict[str, list[str]]]] = {}
         self._reason: str | None = None
         self._usage: Tokens | None = None
         self.done = False
@@ -289,17 +329,25 @@ class MessageStream:
         block, delta = read.content_block, read.delta
         if read.message is not None:
             self._usage = read.message.usage
-        if block is not None and block.type == "tool_use":
-            given = [_ENCODER.encode(block.input).decode()] if block.input else []
-            self._calls[read.index] = (block.id or "", block.name or "", given)
+        if block is not None and block.type != "text":
+            begun = _ENCODER.encode(block.input).decode() if block.input else ""
+            self._blocks[read.index] = (
+                block,
+                {
+                    "partial_json": [begun],
+                    "thinking": [block.thinking or ""],
+                    "signature": [block.signature or ""],
+                },
+            )
         if read.usage is not None:
             self._usage = _latest(self._usage, read.usage)
         if delta is None:
             return block.text if block is not None and block.type == "text" else None
         if delta.stop_reason is not None:
             self._reason = delta.stop_reason
-        if delta.partial_json and read.index in self._calls:
-            self._calls[read.index][2].append(delta.partial_json)
+        if read.index in self._blocks:
+            for name, pieces in self._blocks[read.index][1].items():
+                pieces.append(getattr(delta, name) or "")
         return delta.text if delta.type == "text_delta" else None
 
     def response(self) -> ModelResponse:
@@ -310,11 +358,17 @@ class MessageStream:
         """
         if self._reason is None:
             raise UnreadableAnswer("the stream ended before the answer did", retryable=True)
-        calls = tuple(
-            ToolCall(identity, name, "".join(pieces) or "{}")
-            for _, (identity, name, pieces) in sorted(self._calls.items())
+        blocks = (
+            msgspec.structs.replace(
+                block,
+                input="".join(pieces["partial_json"]) or "{}",
+                thinking="".join(pieces["thinking"]),
+                signature="".join(pieces["signature"]),
+            )
+            for _, (block, pieces) in sorted(self._blocks.items(), key=lambda each: each[0])
         )
-        return _response("".join(self._text), calls, self._reason, self._usage)
+        text = "".join(self._text)
+        return _response(text, _calls(blocks), self._reason, self._usage)
 
 
 def _latest(before: Tokens | None, now: Tokens) -> Tokens:

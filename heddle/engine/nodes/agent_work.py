@@ -273,6 +273,7 @@ def _asking(
                 asked.arguments
                 if answer.modified is None
                 else msgspec.json.encode(answer.modified).decode(),
+                asked.provider_data,
             )
             for planned, asked, answer in zip(
                 calls, response.tool_calls, answered, strict=True

@@ -1,17 +1,21 @@
 """Anthropic's and Gemini's protocols carry the same conversations in their own words."""
 
 import json
-from typing import Any
+from typing import Any, cast
 
+import msgspec
 import pytest
 
 from heddle.engine.plan import make_plan
+from heddle.engine.testing import FakeModels, policies, run_document
 from heddle.http.sse import SseEvent
 from heddle.models import ModelClient, ModelRateLimited, ModelRefused, ModelServerError
+from heddle.models import completion as chat_api
 from heddle.models import gemini as gemini_api
 from heddle.models import messages as anthropic_api
 from heddle.models.endpoint import ApiType
 from heddle.models.errors import ProviderComplaint, UnreadableAnswer
+from heddle.services import ModelService
 from heddle.spec import DocumentError, read_document
 from plugins_host.conversation import (
     Message,
@@ -22,7 +26,17 @@ from plugins_host.conversation import (
     Usage,
 )
 from tests.heddle.models.support import KEY, ask, endpoint_at
-from tests.support.flows import component, document, end, flow, llm, start
+from tests.support.flows import (
+    agent,
+    component,
+    document,
+    end,
+    flow,
+    llm,
+    prop,
+    server_tool,
+    start,
+)
 from tests.support.http_stub import Answer, Asked, http_stub
 
 TOOL = ToolDefinition("add", "Adds.", {"type": "object"})
@@ -294,6 +308,151 @@ def test_a_prompt_that_gemini_blocks_is_a_complaint() -> None:
     body = json.dumps({"promptFeedback": {"blockReason": "SAFETY"}}).encode()
     with pytest.raises(ProviderComplaint, match="blocked: SAFETY"):
         gemini_api.decode(body)
+
+
+# --- what goes back as it came ------------------------------------------------------
+
+
+SIGNED = {"type": "thinking", "thinking": "I add.", "signature": "c2ln+/="}
+HIDDEN = {"type": "redacted_thinking", "data": "ZGF0YQ=="}
+USES = {"type": "tool_use", "id": "t1", "name": "add", "input": {"a": 1}}
+CLAUDE_THOUGHT: dict[str, Any] = {
+    **CLAUDE,
+    "content": [SIGNED, HIDDEN, {"type": "text", "text": "So."}, USES],
+}
+
+
+def begins(index: int, block: Any) -> Any:
+    return {"type": "content_block_start", "index": index, "content_block": block}
+
+
+def goes_on(index: int, **delta: Any) -> Any:
+    return {"type": "content_block_delta", "index": index, "delta": delta}
+
+
+CLAUDE_THOUGHT_EVENTS: list[Any] = [
+    {"type": "message_start", "message": {"usage": {"input_tokens": 3}}},
+    begins(0, {"type": "thinking", "thinking": "", "signature": ""}),
+    goes_on(0, type="thinking_delta", thinking="I "),
+    goes_on(0, type="thinking_delta", thinking="add."),
+    goes_on(0, type="signature_delta", signature="c2ln+/="),
+    begins(1, HIDDEN),
+    begins(2, {"type": "text", "text": ""}),
+    goes_on(2, type="text_delta", text="So."),
+    begins(3, {**USES, "input": {}}),
+    goes_on(3, type="input_json_delta", partial_json='{"a":1}'),
+    {
+        "type": "message_delta",
+        "delta": {"stop_reason": "tool_use"},
+        "usage": {"input_tokens": 3, "output_tokens": 5},
+    },
+    {"type": "message_stop"},
+]
+CALL_SIGNED = {**CALLED, "thoughtSignature": "R2VtaW5p"}
+GEMINI_SIGNED = piece(CALL_SIGNED, CALLED, reason="STOP", usageMetadata=COUNTED)
+
+CONFIGS: dict[str, Any] = {
+    "messages": {
+        "component_type": "LlmConfig",
+        "api_provider": "anthropic",
+        "api_key": "secret-key-1",
+    },
+    "gemini": {
+        "component_type": "GeminiConfig",
+        "auth": component("GeminiAIStudioAuthConfig", "auth", api_key="secret-key-1"),
+    },
+    "chat_completions": {"component_type": "OpenAiCompatibleConfig"},
+}
+EXTRA = {"google": {"thought_signature": "R2VtaW5p"}}
+
+
+def completion(**message: Any) -> Any:
+    return {"choices": [{"message": message, "finish_reason": "stop"}]}
+
+
+def sse(events: list[Any]) -> Answer:
+    lines = "".join(f"data: {json.dumps(event)}\n\n" for event in events)
+    return Answer(body=lines.encode(), headers={"content-type": "text/event-stream"})
+
+
+def plain(body: Any) -> Answer:
+    return Answer(body=body, headers={"content-type": "application/json"})
+
+
+DONE: dict[str, Any] = {
+    "messages": {"content": [{"type": "text", "text": "2"}], "stop_reason": "end_turn"},
+    "gemini": piece({"text": "2"}, reason="STOP"),
+    "chat_completions": completion(content="2"),
+}
+FUNCTION = {
+    "id": "c1",
+    "type": "function",
+    "function": {"name": "add", "arguments": '{"a":1}'},
+    "extra_content": EXTRA,
+}
+THINKING: list[tuple[str, Answer, list[Any]]] = [
+    ("messages", plain(CLAUDE_THOUGHT), CLAUDE_THOUGHT["content"]),
+    ("messages", sse(CLAUDE_THOUGHT_EVENTS), CLAUDE_THOUGHT["content"]),
+    ("gemini", plain(GEMINI_SIGNED), [CALL_SIGNED, CALLED]),
+    ("gemini", sse([GEMINI_SIGNED]), [CALL_SIGNED, CALLED]),
+    (
+        "chat_completions",
+        plain(completion(content=None, tool_calls=[FUNCTION])),
+        [FUNCTION],
+    ),
+]
+
+
+def assistants(kind: str, body: Any) -> Any:
+    """The parts of the assistant's message of a request."""
+    if kind == "gemini":
+        return body["contents"][1]["parts"]
+    message = body["messages"][1]
+    return message["content"] if kind == "messages" else message["tool_calls"]
+
+
+@pytest.mark.parametrize(("kind", "first", "back"), THINKING)
+async def test_signed_thoughts_go_back_with_the_calls_that_they_led_to(
+    kind: str, first: Answer, back: list[Any]
+) -> None:
+    answers = iter([first, plain(DONE[kind])])
+    shown: list[Any] = []
+
+    def before(event: Any, ctx: Any) -> Any:
+        # A policy that sends messages back as it was shown them loses nothing.
+        shown.append(event.input["messages"])
+        return {"action": "modify", "input": {"messages": event.input["messages"]}}
+
+    async with http_stub(lambda _: next(answers)) as stub:
+        config = {"id": "m", "name": "m", "model_id": "m-1", **CONFIGS[kind]}
+        config["url"] = f"http://127.0.0.1:{stub.port}/v1"
+        uses = server_tool("add", inputs=[prop("a", "integer")])
+        node = agent("a", tools=[uses], llm_config=config)
+        models = ModelService({})
+        try:
+            result, _ = await run_document(
+                document(flow([start(), node, end()], ["start", "a", "end"])),
+                models=cast("FakeModels", models),
+                tools={"add": lambda a: {"sum": a + 1}},
+                stream=first.headers["content-type"] == "text/event-stream",
+                installed=policies(("Looks", {"modelCall": {"before": before}})),
+            )
+        finally:
+            await models.aclose()
+    assert result["result"] == "2"
+    assert assistants(kind, json.loads(stub.asked[1].body)) == back
+    assert len(shown) == 2
+    # Another protocol is not sent what it does not know.
+    others = {"messages": to_anthropic, "gemini": to_gemini, "chat_completions": to_chat}
+    read = msgspec.convert(shown[1], tuple[Message, ...])
+    for other, encode in others.items():
+        text = json.dumps(encode(ModelRequest(model="m", messages=read)))
+        signed = any(each in text for each in ("c2ln+/=", "ZGF0YQ==", "R2VtaW5p"))
+        assert signed == (other == kind)
+
+
+def to_chat(request: ModelRequest) -> Any:
+    return json.loads(chat_api.encode(request, False, "max_tokens"))
 
 
 # --- both, by HTTP ------------------------------------------------------------------
