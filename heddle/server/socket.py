@@ -29,6 +29,7 @@ from heddle.server.failures import status_of, told
 from heddle.server.http import Refusal, Request, Upgrade
 from heddle.server.runs import CancelOutcome, RunHandle
 from heddle.server.service import Service
+from heddle.server.socket_input import MAX_PIECES, Incoming
 from heddle.server.status_watch import StatusWatch
 from heddle.server.submissions import Boolean, Number, Text, read_field, read_object
 from heddle.server.tokens import authorise, is_token, unauthorised
@@ -63,7 +64,12 @@ PING_EVERY: Final = 30.0
 _HEAD_END: Final = b"\r\n\r\n"
 
 GOING_AWAY: Final = 1001
+PROTOCOL_ERROR: Final = 1002
+NO_TEXT: Final = 1007
 POLICY_VIOLATION: Final = 1008
+TOO_BIG: Final = 1009
+NO_ANSWER: Final = 1011
+"""Close codes of RFC 6455, 7.4; the last one as other servers use it when no pong comes."""
 
 
 def open_socket(service: Service, request: Request) -> Upgrade:
@@ -138,6 +144,7 @@ class SharedStream(Stream):
 
     It is read no further than the handshake before `opened` is called: the library would
     keep what a hasty client sends behind it, and look at it with what comes after only.
+    Behind it a client is cut off whose message never ends; see `Incoming`.
     """
 
     def __init__(self, stream: Stream) -> None:
@@ -145,15 +152,37 @@ class SharedStream(Stream):
         self._turn = trio.Lock()
         self._rest: bytes | None = None
         self._opened = trio.Event()
+        self._incoming = Incoming()
+        self._over = False
+        self._connection: WebSocketConnection | None = None
 
-    def opened(self) -> None:
+    def opened(self, connection: WebSocketConnection) -> None:
         """The handshake is over."""
+        self._connection = connection
         self._opened.set()
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         """Send all of ``data`` when it is its turn."""
         async with self._turn:
+            if self._over:
+                raise trio.BrokenResourceError
+            self._over = data[0] == socket_frames.CLOSE
             await self._stream.send_all(data)
+
+    async def end(self, code: int, reason: str) -> None:
+        """Tell the client why nothing more comes, and send nothing more."""
+        with (
+            trio.move_on_after(HANDSHAKE),
+            suppress(trio.BrokenResourceError, trio.ClosedResourceError),
+        ):
+            await self.send_all(socket_frames.close(code, reason))
+        self._over = True
+
+    async def end_broken(self) -> None:
+        """Tell a client whose frames are none, which the library does not."""
+        closed = None if self._connection is None else self._connection.closed
+        if closed is not None and closed.code in (PROTOCOL_ERROR, NO_TEXT):
+            await self.end(closed.code, closed.reason or "")
 
     async def wait_send_all_might_not_block(self) -> None:
         """As of the stream."""
@@ -172,11 +201,31 @@ class SharedStream(Stream):
         if self._rest:
             await trio.lowlevel.checkpoint()
             data, self._rest = self._rest, b""
+        else:
+            data = await self._receive(max_bytes)
+        incoming = self._incoming
+        incoming.feed(data)
+        if incoming.too_many:
+            await self.end(TOO_BIG, f"a message in more than {MAX_PIECES} pieces")
+            raise trio.BrokenResourceError
+        return data
+
+    async def _receive(self, max_bytes: int | None) -> bytes:
+        """What comes next, if it comes in time."""
+        incoming = self._incoming
+        if incoming.complete:
+            return bytes(await self._stream.receive_some(max_bytes))
+        began = trio.current_time()
+        with trio.move_on_after(incoming.patience):
+            data = bytes(await self._stream.receive_some(max_bytes))
+            incoming.waited(trio.current_time() - began)
             return data
-        return await self._stream.receive_some(max_bytes)
+        await self.end(POLICY_VIOLATION, "a message took too long to arrive")
+        raise trio.BrokenResourceError
 
     async def aclose(self) -> None:
         """As of the stream."""
+        await self.end_broken()
         await self._stream.aclose()
 
 
@@ -197,7 +246,7 @@ async def _serve(
                     subprotocol=SUBPROTOCOL if offered else None,
                     extra_headers=[(b"X-Request-ID", request.encode())] if request else [],
                 )
-            stream.opened()
+            stream.opened(socket)
             session = Session(
                 service, socket, stream, nursery, known=known, request=request
             )
@@ -206,6 +255,10 @@ async def _serve(
                 nursery.start_soon(session.watch_drain)
                 nursery.start_soon(session.watch_client)
                 await session.read()
+            except ConnectionClosed:
+                # The library's own task, which closes the stream, ends with this one.
+                await stream.end_broken()
+                raise
             finally:
                 session.end()
             nursery.cancel_scope.cancel()
@@ -532,8 +585,11 @@ class Session:
         """Find out when the client is gone without having said so."""
         while True:
             await trio.sleep(PING_EVERY)
-            with trio.fail_after(PING_EVERY):
+            with trio.move_on_after(PING_EVERY) as waiting:
                 await self._socket.ping()
+            if waiting.cancelled_caught:
+                await self._stream.end(NO_ANSWER, "no pong came")
+                raise trio.TooSlowError
 
     def end(self) -> None:
         """The socket is closed: its runs end, and nobody reads the others here."""

@@ -13,6 +13,11 @@ import msgspec
 
 from heddle.server.endings import Cancelled, Completed, Ended, Failed, ShownError
 
+CLOSE: Final = 0x88
+"""The first byte of the frame that ends a connection."""
+
+LONGEST_REASON: Final = 123
+
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -26,6 +31,12 @@ def frame(payload: bytes) -> bytes:
     else:
         head = b"\x81\x7f" + length.to_bytes(8)
     return head + payload
+
+
+def close(code: int, reason: str) -> bytes:
+    """The frame that ends a connection; of a long reason its beginning."""
+    payload = code.to_bytes(2) + reason.encode("ascii", "replace")[:LONGEST_REASON]
+    return bytes((CLOSE, len(payload))) + payload
 
 
 def message(objects: Sequence[bytes]) -> bytes:

@@ -8,6 +8,8 @@ while its handler works cancels the scope: for a handler a lost client is a canc
 and nothing else, in whatever nursery it happens to be.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import Enum, auto
 from math import inf
 from typing import Final, Protocol, assert_never
@@ -415,9 +417,13 @@ class Connection:
         self.phase = Phase.UPGRADED
         # Whoever reads the stream reads its end.
         self._shared.hangups.forget(self._watched)
+        self._watched = -1
         stream = UpgradedStream(self.wire, raw + self.take(len(self._buffer)))
         try:
             await answer.run(stream)
+            if not self.wire.torn:
+                # What it said last, as why it ends, is to be read.
+                await self._linger()
         except Exception as error:  # noqa: BLE001  a handler's bug is not the server's
             self._broken = True
             if not _is_only(error, (Gone, trio.BrokenResourceError)):
@@ -497,6 +503,8 @@ class UpgradedStream(Stream):
         self._kept = replay
         self._closed = False
         self._sending = trio.Lock()
+        # The waits that closing ends.
+        self._waits: set[trio.CancelScope] = set()
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         """Send all of ``data``, after what others are sending."""
@@ -509,10 +517,10 @@ class UpgradedStream(Stream):
                 raise trio.ClosedResourceError
             if self._wire.torn:
                 raise trio.BrokenResourceError
-            await self._wire.send(bytes(data))
+            if not self._wire.send_at_once(bytes(data)):
+                with self._waiting():
+                    await self._wire.finish_sending()
         except Gone as error:
-            if self._closed:
-                raise trio.ClosedResourceError from error
             raise trio.BrokenResourceError from error
         finally:
             self._sending.release()
@@ -529,19 +537,31 @@ class UpgradedStream(Stream):
             await trio.lowlevel.checkpoint()
         else:
             try:
-                self._kept = await self._wire.receive(inf)
+                with self._waiting():
+                    self._kept = await self._wire.receive(inf)
             except Gone as error:
-                if self._closed:
-                    raise trio.ClosedResourceError from error
                 raise trio.BrokenResourceError from error
         most = READ if max_bytes is None else max_bytes
         data, self._kept = self._kept[:most], self._kept[most:]
         return data
 
+    @contextmanager
+    def _waiting(self) -> Iterator[None]:
+        """A wait, which ends with `trio.ClosedResourceError` when the stream is closed."""
+        with trio.CancelScope() as scope:
+            self._waits.add(scope)
+            try:
+                yield
+            finally:
+                self._waits.discard(scope)
+        if scope.cancelled_caught:
+            raise trio.ClosedResourceError
+
     async def aclose(self) -> None:
-        """Close the connection."""
+        """Neither send nor receive any more; the connection ends with its protocol."""
         self._closed = True
-        await self._wire.close()
+        for scope in tuple(self._waits):
+            scope.cancel()
         await trio.lowlevel.checkpoint()
 
 

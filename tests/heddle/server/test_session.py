@@ -17,7 +17,7 @@ from trio.testing import (
 )
 from trio_websocket import ConnectionClosed, WebSocketConnection, wrap_client_stream
 
-from heddle.server import socket
+from heddle.server import socket, socket_input
 from heddle.server.runs import RunHandle, Runs
 from heddle.server.settings import Settings
 from tests.heddle.server.serving import HANDSHAKE
@@ -37,8 +37,9 @@ FRAMED_PING = bytes((0x81, 0x80 | len(PING), 0, 0, 0, 0)) + PING
 class Served:
     """One socket, and whether it has ended."""
 
-    def __init__(self, client: Stream, runs: Runs) -> None:
+    def __init__(self, client: Stream, stream: Stream, runs: Runs) -> None:
         self.client = client
+        self.close = stream.aclose
         self.runs = runs
         self.ended = trio.Event()
 
@@ -70,7 +71,7 @@ async def served(
             read_fields=read_fields,
             start=start,
         )
-        found = Served(client, runs)
+        found = Served(client, stream, runs)
 
         async def serve() -> None:
             shared = socket.SharedStream(stream)
@@ -112,6 +113,56 @@ async def test_who_never_says_who_it_is_is_not_waited_for(
         assert trio.current_time() == socket.HANDSHAKE
 
 
+async def closed_with(client: Stream) -> int:
+    """The code of the frame that a server ends with; it has sent nothing else."""
+    data = b""
+    while piece := await client.receive_some():
+        data += bytes(piece)
+    frames = data.partition(b"\r\n\r\n")[2]
+    while frames[0] != 0x88:
+        assert frames[0] in (0x89, 0x8A)
+        frames = frames[2 + frames[1] :]
+    return int.from_bytes(frames[2:4])
+
+
+HALF = {
+    "one byte": b"\x81",
+    "half a head": b"\x81\xfe\x10",
+    "half a frame": b"\x81\x89\0\0\0\0half",
+    "half a message": b"\x01\x84\0\0\0\0half",
+    "half a ping": b"\x89\x84\0\0\0\0hal",
+}
+
+
+@pytest.mark.parametrize("half", HALF.values(), ids=list(HALF))
+async def test_half_a_message_and_silence_is_not_waited_for_without_end(
+    half: bytes, autojump_clock: MockClock
+) -> None:
+    async with served() as found:
+        await found.client.send_all(OPENING + half)
+        await found.ended.wait()
+        assert trio.current_time() == pytest.approx(socket_input.PATIENCE, abs=0.1)
+        await found.close()
+        assert await closed_with(found.client) == 1008
+
+
+async def test_answering_pings_buys_no_time_for_a_message_that_never_ends(
+    autojump_clock: MockClock,
+) -> None:
+    async with served() as found, trio.open_nursery() as nursery:
+        await found.client.send_all(OPENING + b"\x01\x84\0\0\0\0half")
+
+        async def trickle() -> None:
+            while True:
+                await trio.sleep(1)
+                await found.client.send_all(b"\x8a\x80\0\0\0\0" + b"\x00\x81\0\0\0\0x")
+
+        nursery.start_soon(trickle)
+        await found.ended.wait()
+        assert trio.current_time() == pytest.approx(socket_input.PATIENCE, abs=1)
+        nursery.cancel_scope.cancel()
+
+
 async def test_who_answers_no_ping_is_gone_and_its_runs_end(
     autojump_clock: MockClock,
 ) -> None:
@@ -124,6 +175,9 @@ async def test_who_answers_no_ping_is_gone_and_its_runs_end(
         await found.ended.wait()
         assert trio.current_time() == 2 * socket.PING_EVERY
         await found.runs.wait_empty()
+        await found.close()
+        data = bytes(await found.client.receive_some())
+        assert data.endswith(b"\x88\x0e\x03\xf3no pong came")
 
 
 async def test_who_answers_pings_may_be_silent_for_an_hour(
@@ -160,6 +214,26 @@ async def test_a_socket_follows_so_many_runs_and_no_more(
         assert not await say(type="unsubscribe", run=accepted["run"])
         assert not await say(type="subscribe", run=other.id)
         assert other.log.readers == 1
+
+
+async def test_who_pings_without_end_and_never_reads_is_not_listened_to() -> None:
+    async with served(lockstep_stream_pair) as found, trio.open_nursery() as nursery:
+        await found.client.send_all(OPENING)
+        answer = b""
+        while b"\r\n\r\n" not in answer:
+            answer += bytes(await found.client.receive_some())
+        sent = 0
+
+        async def flood() -> None:
+            nonlocal sent
+            while True:
+                await found.client.send_all(b"\x89\x80\0\0\0\0" * 1000)
+                sent += 1000
+
+        nursery.start_soon(flood)
+        await wait_all_tasks_blocked()
+        assert sent <= 2 * socket.ENVELOPE / 6
+        nursery.cancel_scope.cancel()
 
 
 async def test_who_asks_and_never_reads_is_not_listened_to(

@@ -4,7 +4,7 @@ import json
 import signal
 import socket as sockets
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -264,40 +264,110 @@ async def test_a_message_over_the_limit_closes_with_1009(served: Served) -> None
         assert closed.value.reason.code == 1009
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"\x81\x05hello",  # not masked
-        b"\x83\x80\0\0\0\0",  # an unknown opcode
-        b"\xf1\x80\0\0\0\0",  # reserved bits
-        b"\x80\x80\0\0\0\0",  # the rest of nothing
-        b"\x81\x81\0\0\0\0\xff",  # not UTF-8
-        b"\x09\x80\0\0\0\0",  # a ping in pieces
-    ],
-)
-def test_bytes_that_break_the_protocol_close_the_socket(
-    served: Served, data: bytes
-) -> None:
+KEY: Final = b"\0\0\0\0"
+
+RUDE: Final[dict[str, tuple[bytes, int]]] = {
+    "not masked": (b"\x81\x05hello", 1002),
+    "an unknown opcode": (b"\x83\x80" + KEY, 1002),
+    "an unknown control opcode": (b"\x8b\x80" + KEY, 1002),
+    "reserved bits": (b"\xf1\x80" + KEY, 1002),
+    "the rest of nothing": (b"\x80\x80" + KEY, 1002),
+    "a message inside another": (b"\x01\x80" + KEY + b"\x81\x80" + KEY, 1002),
+    "a ping in pieces": (b"\x09\x80" + KEY, 1002),
+    "a long ping": (b"\x89\xfe\0\x7e" + KEY + b"x" * 126, 1002),
+    "a length of 2^63": (b"\x81\xff" + b"\xff" * 8 + KEY, 1002),
+    "a length in more bytes than it needs": (b"\x81\xfe\0\x05" + KEY + b"hello", 1002),
+    "a close with half a code": (b"\x88\x81" + KEY + b"x", 1002),
+    "a close with a code of nobody's": (b"\x88\x82" + KEY + b"\x03\xed", 1002),
+    "no UTF-8": (b"\x81\x81" + KEY + b"\xff", 1007),
+    "no UTF-8 across two pieces": (
+        b"\x01\x81" + KEY + b"\xe2" + b"\x80\x81" + KEY + b"\x28",
+        1007,
+    ),
+    "half a character at the end": (b"\x81\x81" + KEY + b"\xe2", 1007),
+    "a frame without end": (
+        b"\x81\xff" + (2**62).to_bytes(8) + KEY + b"x" * 1_000_000,
+        1009,
+    ),
+    "pieces without end": (
+        b"\x01\x80" + KEY + (b"\x00\xfe\x10\x00" + KEY + b"x" * 4096) * 200,
+        1009,
+    ),
+    "empty pieces without end": (
+        b"\x01\x80" + KEY + (b"\x00\x80" + KEY) * 50_000,
+        1009,
+    ),
+}
+"""What no client that keeps to the protocol sends, and the code that it is closed with."""
+
+FLOOD: Final = b"\x89\x80" + KEY
+
+
+def answered(served: Served, data: bytes) -> bytes:
+    """The frames that a client is sent who says this behind its handshake."""
     with sockets.create_connection(("127.0.0.1", served.port), PATIENCE) as client:
         client.sendall(OPENING + data)
         told = b""
-        with suppress(ConnectionResetError):
-            while piece := client.recv(65536):
+        while piece := client.recv(65536):
+            told += piece
+    head, _, frames = told.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 101")
+    return frames
+
+
+@pytest.mark.parametrize("what", RUDE)
+def test_what_breaks_the_protocol_is_told_with_its_code(served: Served, what: str) -> None:
+    data, code = RUDE[what]
+    frames = answered(served, data)
+    assert frames[0] == 0x88
+    assert len(frames) == 2 + frames[1]
+    assert int.from_bytes(frames[2:4]) == code
+
+
+async def test_who_breaks_the_protocol_harms_nobody_else(served: Served) -> None:
+    before = served.metric("process_resident_memory_bytes")
+    async with connected(served) as client:
+        run = await client.run(flow=WAITING)
+        async with trio.open_nursery() as nursery:
+            for data, _ in [*RUDE.values()] * 2:
+                nursery.start_soon(in_thread, answered, served, data)
+            for n in range(20):
+                with trio.fail_after(10):
+                    await client.say(type="ping", n=n)
+                    await client.until(type="pong", n=n)
+        assert served.ask("GET", f"/v1/runs/{run}").json["status"] == "running"
+    assert served.metric("process_resident_memory_bytes") - before < 30e6
+
+
+async def test_a_flood_of_pings_is_answered_and_slows_nobody_much(served: Served) -> None:
+    count = 5_000
+
+    def flood() -> int:
+        """How many pongs came."""
+        with sockets.create_connection(("127.0.0.1", served.port), PATIENCE) as client:
+            client.sendall(OPENING)
+            told = b""
+            for _ in range(100):
+                client.sendall(FLOOD * (count // 100))
+                told += client.recv(65536)
+            while told.count(b"\x8a\x00") < count:
+                piece = client.recv(65536)
+                assert piece
                 told += piece
-    assert told.startswith(b"HTTP/1.1 101")
-    assert served.ask("GET", "/healthz").status == 200
+        return told.count(b"\x8a\x00")
 
+    async with connected(served) as client, trio.open_nursery() as nursery:
 
-def test_fragments_for_ever_are_bounded(served: Served) -> None:
-    with sockets.create_connection(("127.0.0.1", served.port), PATIENCE) as client:
-        client.sendall(OPENING + b"\x01\x80\0\0\0\0")
-        piece = b"\x00\xfe\x10\x00\0\0\0\0" + b"x" * 4096
-        sent = 0
-        with suppress(OSError):
-            while sent < 50_000_000:
-                client.sendall(piece)
-                sent += 4096
-        assert sent < 50_000_000
+        async def check() -> None:
+            assert await in_thread(flood) == count
+            nursery.cancel_scope.cancel()
+
+        nursery.start_soon(check)
+        while True:
+            with trio.fail_after(5):
+                await client.say(type="ping", n=1)
+                await client.until(type="pong", n=1)
+            await trio.sleep(0.02)
 
 
 @pytest.mark.parametrize(
