@@ -2,13 +2,13 @@
 #   make demo    a worked flow with policies, run for real, no credential needed
 #   make test    linters and the whole test suite
 # More: make check (types and coverage too), make chaos (runs disturbed for half a minute),
-# make bench, make lock, make clean.
+# make bench, make docs (the pages as a site), make lock, make clean.
 
 PYTHON ?= python3
 JOBS ?= 4
 PIP := -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test check lint types coverage chaos bench lock clean help
+.PHONY: demo test check lint types coverage chaos bench docs lock clean help
 
 help:
 	@sed -n 's/^#   *//p' Makefile
@@ -58,6 +58,16 @@ chaos: .venv/ready
 bench: .venv/ready
 	.venv/bin/python -m bench
 
+.venv-docs/ready: requirements-docs.lock
+	$(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/python $(PIP) install --require-hashes -r requirements-docs.lock
+	@touch $@
+
+docs: .venv/ready .venv-docs/ready
+	.venv/bin/python -m docs.printing
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --quiet --strict
+	@echo "The pages are in build/site; begin with build/site/index.html."
+
 lock: .venv/ready
 	.venv/bin/python $(PIP) install uv
 	.venv/bin/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url \
@@ -65,6 +75,9 @@ lock: .venv/ready
 	.venv/bin/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url \
 		--no-annotate --no-header --python-version 3.11 --group dev pyproject.toml \
 		-o requirements-dev.lock
+	.venv/bin/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url \
+		--no-annotate --no-header --python-version 3.11 --group docs \
+		-o requirements-docs.lock
 
 clean:
-	rm -rf .venv .venv-demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*
+	rm -rf .venv .venv-demo .venv-docs build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*

@@ -171,14 +171,25 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
         "Run a flow: to its end, as a stream of its events, or on its own",
         {200: "RunResult", 202: "RunStarted"},
         _RUN_ERRORS,
-        {"stream": SWITCH, "detach": SWITCH, "protocol": TEXT},
+        {
+            "stream": {**SWITCH, "description": "Answer with the run's events."},
+            "detach": {**SWITCH, "description": "Answer at once; the run goes on alone."},
+            "protocol": {**TEXT, "description": "How a stream's events are rendered."},
+        },
         "RunRequest",
     ),
     ("GET", "/v1/runs"): Operation(
         "The runs in memory",
         {200: "Runs"},
         (400,),
-        {"status": TEXT, "limit": {"type": "integer", "minimum": 1}},
+        {
+            "status": {**TEXT, "description": "Those that stand so alone."},
+            "limit": {
+                "type": "integer",
+                "minimum": 1,
+                "description": "The newest so many.",
+            },
+        },
     ),
     ("GET", "/v1/runs/{id}"): Operation("One run, with its result", {200: "Run"}, (404,)),
     ("DELETE", "/v1/runs/{id}"): Operation("Cancel a run", {202: "RunStarted"}, (404, 409)),
@@ -186,7 +197,13 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
         "A run's events, from the start, 'from' or Last-Event-ID",
         {200: _EVENTS},
         (400, 404),
-        {"from": {"type": "integer", "minimum": 1}},
+        {
+            "from": {
+                "type": "integer",
+                "minimum": 1,
+                "description": "The first event's number.",
+            }
+        },
     ),
     ("GET", "/v1/stream"): Operation(
         "A WebSocket (subprotocol heddle.v1) that carries many runs, and the status",
@@ -217,11 +234,17 @@ def document() -> bytes:
 
 def _described(path: str, operation: Operation) -> Schema:
     parameters: list[Schema] = [
-        {"name": name, "in": "query", "schema": schema}
+        {
+            "name": name,
+            "in": "query",
+            "description": schema["description"],
+            "schema": {key: value for key, value in schema.items() if key != "description"},
+        }
         for name, schema in operation.query.items()
     ]
     if "{id}" in path:
-        parameters.append({"name": "id", "in": "path", "required": True, "schema": TEXT})
+        known = {"description": "The run's id.", "required": True, "schema": TEXT}
+        parameters.append({"name": "id", "in": "path", **known})
     # Whoever calls it by a stranger's name is refused everywhere.
     everywhere = (403,) if operation.open else (401, 403)
     errors = sorted({*everywhere, *operation.errors})
