@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from heddle.server.failures import SubmissionRefused
-from heddle.spec import places, problem_with
+from heddle.spec import problem_with, schema_places
 
 MAX_PATTERNS: Final = 256
 MAX_PATTERN: Final = 1024
@@ -44,7 +44,7 @@ def refuse_patterns(schema: Any, seen: set[str], *, where: str) -> None:
 
 def patterns_in(schema: Any) -> Iterator[str]:
     """The regular expressions in a JSON Schema."""
-    for each in places(schema):
+    for each in schema_places(schema):
         if isinstance(each, Mapping):
             if isinstance(each.get("pattern"), str):
                 yield each["pattern"]

@@ -32,7 +32,7 @@ from heddle.spec.effort import (
     Effort,
     EffortExceeded,
     effort,
-    places,
+    schema_places,
     spend_on_checking,
     spending,
 )
@@ -277,12 +277,12 @@ __all__ = [
     "format_of",
     "is_subtype",
     "placeholders",
-    "places",
     "problem_with",
     "read_document",
     "read_properties",
     "read_supplied",
     "render",
+    "schema_places",
     "spend_on_checking",
     "spending",
 ]

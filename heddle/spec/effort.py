@@ -93,7 +93,7 @@ _VALUES: Final = frozenset(("const", "enum", "default", "examples"))
 """Keywords under which there are values and no schemas."""
 
 
-def places(schema: Any) -> Iterator[Any]:
+def schema_places(schema: Any) -> Iterator[Any]:
     """Every place in a JSON Schema, or in something that has some in it."""
     waiting = [schema]
     while waiting:
@@ -112,5 +112,5 @@ def spend_on_checking(schema: Any) -> None:
         EffortExceeded: There is not so much to spend.
     """
     spent = effort()
-    for _ in places(schema):
+    for _ in schema_places(schema):
         spent.spend(CHECKED)

@@ -14,7 +14,7 @@ from jsonschema.exceptions import ValidationError
 from jsonschema.validators import Draft202012Validator, extend, validator_for
 from referencing.jsonschema import EMPTY_REGISTRY
 
-from heddle.spec.effort import effort, places, spend_on_checking
+from heddle.spec.effort import effort, schema_places, spend_on_checking
 from heddle.spec.patterns import searcher
 
 KEPT: Final = 1024
@@ -60,7 +60,7 @@ _kept: Final = lru_cache(maxsize=KEPT)(_made)
 
 def _forget_dialects(schema: Any) -> None:
     """Take each ``$schema`` out."""
-    for each in places(schema):
+    for each in schema_places(schema):
         if isinstance(each, dict) and isinstance(each.get("$schema"), str):
             del each["$schema"]
 
