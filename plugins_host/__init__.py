@@ -83,12 +83,16 @@ if TYPE_CHECKING:
     from plugins_host.manifest import (
         EncoderComponent,
         Kind,
-        ManifestError,
-        ManifestProblem,
         NodeComponent,
         PlainComponent,
         ProviderComponent,
         TransformComponent,
+    )
+    from plugins_host.manifest_problems import (
+        ManifestError,
+        ManifestProblem,
+    )
+    from plugins_host.manifest_schemas import (
         tool_schema_problem,
     )
     from plugins_host.model_edits import (
@@ -265,14 +269,16 @@ _HOMES: Final = {
     "manifest": (
         "EncoderComponent",
         "Kind",
-        "ManifestError",
-        "ManifestProblem",
         "NodeComponent",
         "PlainComponent",
         "ProviderComponent",
         "TransformComponent",
-        "tool_schema_problem",
     ),
+    "manifest_problems": (
+        "ManifestError",
+        "ManifestProblem",
+    ),
+    "manifest_schemas": ("tool_schema_problem",),
     "chatting": (
         "Assembly",
         "CHAT",

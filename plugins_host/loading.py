@@ -25,6 +25,8 @@ from plugins_host.manifest import (
     Kind,
     Manifest,
     MiddlewareComponent,
+)
+from plugins_host.manifest_reading import (
     check_manifest,
     nested,
     read_manifest,

@@ -28,6 +28,8 @@ from plugins_host.manifest import (
     StoreComponent,
     ToolEntry,
     TransformComponent,
+)
+from plugins_host.manifest_schemas import (
     tool_schema_problem,
 )
 from plugins_host.model_edits import response_fields

@@ -12,7 +12,9 @@ import pytest
 
 from plugins_host.check import Finding, Outcome, check_plugin
 from plugins_host.loading import load_plugins
-from plugins_host.manifest import KINDS
+from plugins_host.manifest import (
+    KINDS,
+)
 from plugins_host.promises import EVENTS, Consultation, Verb, example_of, promises, together
 from plugins_host.seams import SEAMS
 

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from plugins_host.entry_point import RUNTIME, EntryPoint, ProgramMissing, find_entry_point
-from plugins_host.manifest import read_manifest
+from plugins_host.manifest_reading import (
+    read_manifest,
+)
 
 
 @pytest.fixture

@@ -17,7 +17,12 @@ from plugins_host.loading import (
     PluginRefused,
     load_plugins,
 )
-from plugins_host.manifest import Capability, ManifestError
+from plugins_host.manifest import (
+    Capability,
+)
+from plugins_host.manifest_problems import (
+    ManifestError,
+)
 from plugins_host.modules import ModuleUnusable
 from plugins_host.program import CAPABILITIES
 from plugins_host.settings import SettingsError

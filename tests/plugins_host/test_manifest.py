@@ -12,22 +12,28 @@ from hypothesis import strategies as st
 
 from plugins_host.manifest import (
     KINDS,
-    MAX_FILES,
-    MAX_MANIFEST,
-    MAX_SCHEMA_BYTES,
     Capability,
     EncoderComponent,
     Kind,
     Manifest,
-    ManifestError,
-    ManifestProblem,
     MiddlewareComponent,
     NodeComponent,
     Phase,
     ProviderComponent,
     TransformComponent,
+)
+from plugins_host.manifest_problems import (
+    ManifestError,
+    ManifestProblem,
+)
+from plugins_host.manifest_reading import (
+    MAX_FILES,
+    MAX_MANIFEST,
     check_manifest,
     read_manifest,
+)
+from plugins_host.manifest_schemas import (
+    MAX_SCHEMA_BYTES,
 )
 from plugins_host.seams import SEAMS, Half, Seam
 

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from plugins_host.entry_point import RUNTIME
-from plugins_host.manifest import check_manifest
+from plugins_host.manifest_reading import (
+    check_manifest,
+)
 from plugins_host.seams import SEAMS, Half, Seam
 from plugins_host.verdicts import read_verdict
 from tests.plugins_host.driver import Driver, question

@@ -1,0 +1,570 @@
+"""Reading a manifest: JSON in, a `Manifest` out, or everything that is wrong with it.
+
+Each field of the JSON is converted on its own by its type, so that everything that is wrong
+is told at once. What a type cannot say (one seam table, unique names, files inside the
+folder) is checked here by name. Starts nothing.
+"""
+
+import os
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from enum import StrEnum
+from pathlib import Path, PurePosixPath
+from typing import Any, Final, get_args
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import FieldInfo, fields
+
+from plugins_host.faults import nearest, one_of
+from plugins_host.json_faults import not_json
+from plugins_host.manifest import (
+    KINDS,
+    Component,
+    EncoderComponent,
+    FileEntry,
+    Kind,
+    Manifest,
+    ToolEntry,
+    known_name,
+)
+from plugins_host.manifest_problems import ManifestError, ManifestProblem
+from plugins_host.manifest_schemas import find_schema_problem
+from plugins_host.manifest_words import kind_of, shown, wanted
+from plugins_host.seams import SEAMS, Half, Seam, SubscriptionError, read_subscription
+
+# A manifest with hundreds of tools and their schemas fits; a wrong file named by mistake
+# is not read whole.
+MAX_MANIFEST: Final = 8 * 1024 * 1024
+
+MAX_FILES: Final = 64
+
+_TYPE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PROTOCOL_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]*")
+
+_NOT_FIELDS: Final = frozenset({"warnings"})
+
+
+def _known(struct: type[Struct]) -> dict[str, FieldInfo]:
+    """The fields of a struct by their names in the JSON."""
+    return {
+        info.encode_name: info
+        for info in fields(struct)
+        if info.encode_name not in _NOT_FIELDS
+    }
+
+
+_MANIFEST_FIELDS: Final = _known(Manifest)
+_KIND_FIELDS: Final = {kind: _known(struct) for kind, struct in KINDS.items()}
+
+
+def read_manifest(path: Path, *, builtin_types: Collection[str] = ()) -> Manifest:
+    """Read and check the manifest in a file. Starts nothing.
+
+    Args:
+        path: The file.
+        builtin_types: Component types that no plugin may take.
+
+    Raises:
+        ManifestError: It cannot be used; says everything that is wrong.
+    """
+    file = str(path)
+
+    def refuse(what: str, fix: str) -> ManifestError:
+        return ManifestError([ManifestProblem("", what, fix)], file=file, plugin="")
+
+    try:
+        if path.is_dir():
+            raise refuse("this is a folder", "Name the manifest in it.")
+        with path.open("rb") as opened:
+            data = opened.read(MAX_MANIFEST + 1)
+    except OSError as error:
+        raise refuse(
+            f"cannot read it: {error.strerror or error}",
+            "Check the path and its permissions.",
+        ) from error
+    if len(data) > MAX_MANIFEST:
+        raise refuse(
+            f"it is larger than {MAX_MANIFEST // 1024 // 1024} MiB, which no manifest is",
+            "Name the right file.",
+        )
+    data = data.removeprefix(b"\xef\xbb\xbf")
+    try:
+        raw = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise refuse(
+            f"it is not valid JSON: {not_json(data, error)}", "A manifest is a JSON object."
+        ) from error
+    return check_manifest(
+        raw, file=file, folder=path.resolve().parent, builtin_types=builtin_types
+    )
+
+
+def check_manifest(
+    raw: object,
+    *,
+    file: str,
+    folder: Path,
+    builtin_types: Collection[str] = (),
+    provides: bool = False,
+) -> Manifest:
+    """Check a manifest that is at hand as objects.
+
+    Args:
+        raw: As decoded from JSON.
+        file: What errors call it.
+        folder: The plugin's folder, in which its files are looked for.
+        builtin_types: Component types that no plugin may take.
+        provides: The plugin provides something that no manifest declares.
+
+    Raises:
+        ManifestError: It cannot be used; says everything that is wrong.
+    """
+    reading = _Reading(folder, frozenset(builtin_types), provides=provides)
+    manifest = reading.manifest(raw)
+    if manifest is None or reading.problems:
+        name = raw.get("name") if isinstance(raw, Mapping) else None
+        plugin = name if isinstance(name, str) else ""
+        raise ManifestError(reading.problems, file=file, plugin=plugin)
+    return manifest
+
+
+class _Reading:
+    """One reading of one manifest: what is wrong and what is odd gathers here."""
+
+    def __init__(
+        self, folder: Path, builtin_types: frozenset[str], *, provides: bool
+    ) -> None:
+        self._provides = provides
+        self.problems: list[ManifestProblem] = []
+        self._unknown: list[str] = []
+        self._folder = folder
+        self._builtin_types = builtin_types
+
+    def manifest(self, raw: object) -> Manifest | None:
+        """The manifest, or None when there are problems."""
+        if not isinstance(raw, Mapping):
+            self._refuse("", f"it is {kind_of(raw)}", "A manifest is a JSON object.")
+            return None
+        self._note_unknown(raw, "$", _MANIFEST_FIELDS)
+        own = {
+            name: info
+            for name, info in _MANIFEST_FIELDS.items()
+            if name not in {"components", "tools", "files"}
+        }
+        values = self._fields(raw, "$", own)
+        components = self._components(raw.get("components", []))
+        tools = self._tools(raw.get("tools", []))
+        files = self._files(raw.get("files", []))
+        provided = ("components", "tools", "discoverTools")
+        if not self._provides and not any(raw.get(name) for name in provided):
+            what = _missing("this plugin provides nothing", raw, *provided)
+            self._refuse("$", what, _PROVIDE)
+        if self.problems:
+            return None
+        return Manifest(
+            **values,
+            components=components,
+            tools=tools,
+            files=files,
+            warnings=self._warnings(),
+        )
+
+    # --- components --------------------------------------------------------------------
+
+    def _components(self, raw: object) -> tuple[Component, ...]:
+        seen: dict[str, str] = {}
+        protocols: dict[str, str] = {}
+        found = []
+        for path, each in self._items(raw, "$.components"):
+            component = self._component(each, path)
+            if isinstance(component, EncoderComponent):
+                first = protocols.setdefault(component.protocol, path)
+                if first != path:
+                    self._refuse(
+                        f"{path}.protocol",
+                        f"{component.protocol!r} is the protocol of {first} already",
+                        "Give each encoder a protocol of its own.",
+                        component.component_type,
+                    )
+            name = each.get("componentType")
+            if isinstance(name, str) and name in seen:
+                self._refuse(
+                    f"{path}.componentType",
+                    f"{name!r} is declared twice, first at {seen[name]}",
+                    "Give each component a type of its own.",
+                    name,
+                )
+            elif isinstance(name, str):
+                seen[name] = path
+            if component is not None:
+                found.append(component)
+        return tuple(found)
+
+    def _component(self, raw: Mapping[str, Any], path: str) -> Component | None:
+        name = raw.get("componentType")
+        component = name if isinstance(name, str) else ""
+        kind = self._kind(raw, path, component)
+        if isinstance(name, str) and name:
+            self._check_type_name(name, f"{path}.componentType", component)
+        if kind is None:
+            return None
+        known = _KIND_FIELDS[kind]
+        for key in raw:
+            readers = [other.value for other in Kind if key in _KIND_FIELDS[other]]
+            if key not in known and key != "kind" and readers:
+                self._refuse(
+                    f"{path}.{key}",
+                    f"{key!r} is never read on a component of kind {kind.value!r}",
+                    f"Remove it, or set 'kind' to one that reads it: {', '.join(readers)}.",
+                    component,
+                )
+        every = {key for each in _KIND_FIELDS.values() for key in each}
+        self._note_unknown(raw, path, {**known, "kind": None}, but=every)
+        before = len(self.problems)
+        values = self._fields(raw, path, known, component)
+        if kind is Kind.MIDDLEWARE and "seams" in raw:
+            values["seams"] = self._seams(raw["seams"], f"{path}.seams", component)
+        if kind is Kind.ENCODER:
+            self._check_encoder(values, path, component)
+        if isinstance(values.get("schema"), dict):
+            self._check_schema(values["schema"], f"{path}.schema", component)
+        return KINDS[kind](**values) if len(self.problems) == before else None
+
+    def _kind(self, raw: Mapping[str, Any], path: str, component: str) -> Kind | None:
+        written = raw.get("kind", Kind.NODE.value)
+        if isinstance(written, str) and written in set(Kind):
+            return Kind(written)
+        self._refuse(
+            f"{path}.kind",
+            f"{shown(written)} is not a kind of component",
+            one_of(str(written), _words(Kind)),
+            component,
+        )
+        return None
+
+    def _check_type_name(self, name: str, path: str, component: str) -> None:
+        if not _TYPE_NAME.fullmatch(name):
+            self._refuse(
+                path,
+                f"{shown(name)} is not the name of a component type",
+                "Use letters, digits and underscores, and no digit first.",
+                component,
+            )
+        elif name in self._builtin_types:
+            self._refuse(
+                path,
+                f"{name!r} is a component type that Agent Spec ships",
+                "Give the component a name of its own.",
+                component,
+            )
+
+    def _seams(
+        self, raw: object, path: str, component: str
+    ) -> Mapping[Seam, frozenset[Half]]:
+        """The subscription, each seam read on its own so that every mistake is told."""
+        if not isinstance(raw, Mapping) or not raw:
+            self._subscribe({} if isinstance(raw, Mapping) else raw, path, component)
+            return {}
+        found: dict[Seam, frozenset[Half]] = {}
+        for name, halves in raw.items():
+            read = self._subscribe({name: halves}, path, component)
+            found.update(read)
+            known = set(halves) if isinstance(halves, list) and read else set()
+            if known and len(known) != len(halves):
+                self._refuse(
+                    f"{path}.{name}", "a half is written twice", "Name it once.", component
+                )
+        return found
+
+    def _subscribe(
+        self, raw: object, path: str, component: str
+    ) -> Mapping[Seam, frozenset[Half]]:
+        try:
+            return read_subscription(raw, where=path)
+        except SubscriptionError as error:
+            fix = error.fix
+            listed = ", ".join(SEAMS)
+            if error.where == path and "is not a seam" in error.what and listed not in fix:
+                fix = f"{fix} heddle has: {listed}."
+            self._refuse(error.where, error.what, fix, component)
+            return {}
+
+    def _check_encoder(self, values: Mapping[str, Any], path: str, component: str) -> None:
+        protocol = values.get("protocol")
+        if protocol == "heddle":
+            self._refuse(
+                f"{path}.protocol",
+                "'heddle' is the protocol that heddle speaks itself",
+                "Name yours differently.",
+                component,
+            )
+        elif isinstance(protocol, str) and not _PROTOCOL_NAME.fullmatch(protocol):
+            self._refuse(
+                f"{path}.protocol",
+                f"{shown(protocol)} is not the name of a protocol",
+                "Use small letters, digits and '-', and no '-' first.",
+                component,
+            )
+        content_type = values.get("content_type")
+        if isinstance(content_type, str) and not content_type.isprintable():
+            self._refuse(
+                f"{path}.contentType",
+                f"{shown(content_type)} is not a content type",
+                "Write it like text/event-stream.",
+                component,
+            )
+
+    # --- tools and files ---------------------------------------------------------------
+
+    def _tools(self, raw: object) -> tuple[ToolEntry, ...]:
+        known = _known(ToolEntry)
+        seen: dict[str, str] = {}
+        found = []
+        for path, each in self._items(raw, "$.tools"):
+            self._note_unknown(each, path, known)
+            before = len(self.problems)
+            values = self._fields(each, path, known)
+            name = values.get("name")
+            if isinstance(name, str) and name in seen:
+                self._refuse(
+                    f"{path}.name",
+                    f"there are two tools {name!r}, the first at {seen[name]}",
+                    "Give each tool a name of its own.",
+                )
+            elif isinstance(name, str):
+                seen[name] = path
+            given = [key for key in ("path", "componentType") if each.get(key) is not None]
+            if len(given) != 1:
+                have = "both" if given else "neither of"
+                self._refuse(
+                    path,
+                    f"the tool has {have} 'path' and 'componentType'",
+                    "Write 'path' for an executable in the plugin's folder, or "
+                    "'componentType' for one that the plugin serves.",
+                )
+            elif isinstance(values.get("path"), str):
+                self._check_tool_path(values["path"], f"{path}.path")
+            elif isinstance(values.get("component_type"), str):
+                self._check_type_name(values["component_type"], f"{path}.componentType", "")
+            for key in ("input_schema", "output_schema"):
+                if isinstance(values.get(key), dict):
+                    where = f"{path}.{known_name(ToolEntry, key)}"
+                    self._check_tool_schema(values[key], where)
+            if len(self.problems) == before:
+                found.append(ToolEntry(**values))
+        return tuple(found)
+
+    def _check_tool_path(self, written: str, path: str) -> None:
+        real = self._inside(written, path)
+        if real is None:
+            return
+        if not real.is_file():
+            self._refuse(path, f"there is no file {written!r}", "Check the path.")
+        elif not os.access(real, os.X_OK):
+            self._refuse(path, f"{written!r} is not executable", f"Run chmod +x {written}.")
+
+    def _check_tool_schema(self, schema: dict[str, Any], path: str) -> None:
+        found = find_schema_problem(schema)
+        if found is not None:
+            inner, what, fix = found
+            self._refuse(f"{path}{inner}", what, fix)
+
+    def _files(self, raw: object) -> tuple[FileEntry, ...]:
+        known = _known(FileEntry)
+        items = list(self._items(raw, "$.files"))
+        if len(items) > MAX_FILES:
+            self._refuse(
+                "$.files", f"{len(items)} files are declared, and {MAX_FILES} may be", ""
+            )
+            return ()
+        taken: dict[PurePosixPath, str] = {}
+        found = []
+        for path, each in items:
+            self._note_unknown(each, path, known)
+            before = len(self.problems)
+            values = self._fields(each, path, known)
+            if isinstance(values.get("path"), str):
+                real = self._inside(values["path"], f"{path}.path")
+                if real is not None and not real.is_file():
+                    kind = "is no file" if real.exists() else "is not there"
+                    self._refuse(
+                        f"{path}.path",
+                        f"{values['path']!r} {kind}",
+                        "Name a file below the manifest's own folder.",
+                    )
+            if isinstance(values.get("dest"), str):
+                self._check_destination(values["dest"], f"{path}.dest", taken)
+            if len(self.problems) == before:
+                found.append(FileEntry(**values))
+        return tuple(found)
+
+    def _check_destination(
+        self, written: str, path: str, taken: dict[PurePosixPath, str]
+    ) -> None:
+        dest = PurePosixPath(written)
+        if dest.is_absolute() or ".." in dest.parts or "\0" in written or not dest.parts:
+            self._refuse(
+                path,
+                f"{shown(written)} is not a place inside a workspace",
+                "Write a relative path without '..'.",
+            )
+        elif dest in taken:
+            self._refuse(
+                path,
+                f"{written!r} is the destination of {taken[dest]} already",
+                "Give each file a destination of its own.",
+            )
+        elif clash := next((each for each in taken if nested(each, dest)), None):
+            self._refuse(
+                path,
+                f"{written!r} and the destination of {taken[clash]} lie inside each other",
+                "Give each file a place beside the others.",
+            )
+        else:
+            taken[dest] = path.removesuffix(".dest")
+
+    def _inside(self, written: str, path: str) -> Path | None:
+        """The real path of a file of the plugin's; None with a problem when it is not."""
+        try:
+            folder = self._folder.resolve()
+            real = (folder / written).resolve()
+            real.exists()  # raises for a name that the file system cannot have
+        except (OSError, ValueError, RuntimeError) as error:
+            why = getattr(error, "strerror", None) or error
+            self._refuse(path, f"{shown(written)} is not a path: {why}", "Check the path.")
+            return None
+        if real.is_relative_to(folder) and real != folder:
+            return real
+        self._refuse(
+            path,
+            f"{shown(written)} is not inside the plugin's folder",
+            "Name a file below the manifest's own folder; links out of it do not count.",
+        )
+        return None
+
+    # --- values ------------------------------------------------------------------------
+
+    def _items(self, raw: object, path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        if not isinstance(raw, list | tuple):
+            self._refuse(
+                path, f"{shown(raw)} is not an array", "Write an array of objects."
+            )
+            return
+        for index, each in enumerate(raw):
+            here = f"{path}[{index}]"
+            if isinstance(each, Mapping):
+                yield here, each
+            else:
+                self._refuse(here, f"{shown(each)} is not an object", "Write an object.")
+
+    def _fields(
+        self,
+        raw: Mapping[str, Any],
+        path: str,
+        known: Mapping[str, FieldInfo],
+        component: str = "",
+    ) -> dict[str, Any]:
+        """Each field by its type; what is wrong or absent is not in what is returned."""
+        values: dict[str, Any] = {}
+        for key, info in known.items():
+            where = f"{path}.{key}"
+            if key == "seams":
+                if key not in raw:
+                    fix = f"Name at least one of: {', '.join(SEAMS)}."
+                    what = _missing("a middleware subscribes to seams", raw, key)
+                    self._refuse(where, what, fix, component)
+                continue
+            if key not in raw:
+                if info.required:
+                    what = _missing(f"{key!r} is missing", raw, key)
+                    self._refuse(where, what, "Add it.", component)
+                continue
+            try:
+                values[info.name] = msgspec.convert(raw[key], info.type)
+            except msgspec.ValidationError as error:
+                self._refuse_value(raw[key], info, where, str(error), component)
+        return values
+
+    def _refuse_value(
+        self, value: object, info: FieldInfo, path: str, error: str, component: str
+    ) -> None:
+        said, _, inner = error.partition(" - at `$")
+        inner = inner.rstrip("`")
+        for index in re.findall(r"\[(\d+)\]", inner):
+            value = value[int(index)] if isinstance(value, list | tuple) else value
+        choices = _choices(info.type)
+        if said.startswith("Invalid enum value") and choices is not None:
+            what = f"{shown(value)} is not a {choices.__name__.lower()}"
+            self._refuse(
+                f"{path}{inner}", what, one_of(str(value), _words(choices)), component
+            )
+            return
+        fix = f"It should be {wanted(said)}."
+        self._refuse(f"{path}{inner}", f"this is {shown(value)}", fix, component)
+
+    def _check_schema(self, schema: dict[str, Any], path: str, component: str) -> None:
+        # Loaded only here: it takes longer than all the rest of reading a manifest.
+        from plugins_host.settings import schema_problem
+
+        problem = schema_problem(schema)
+        if problem is not None:
+            where, what = problem
+            self._refuse(
+                f"{path}{where}",
+                f"this is no JSON Schema: {what}",
+                "Correct it.",
+                component,
+            )
+
+    def _refuse(self, path: str, what: str, fix: str = "", component: str = "") -> None:
+        self.problems.append(ManifestProblem(path, what, fix, component))
+
+    def _note_unknown(
+        self,
+        raw: Mapping[str, Any],
+        path: str,
+        known: Mapping[str, object],
+        *,
+        but: Iterable[str] = (),
+    ) -> None:
+        for key in raw:
+            if key not in known and key not in but:
+                guess = nearest(str(key), known)
+                hint = f" (did you mean {guess!r}?)" if guess else ""
+                self._unknown.append(f"{path}.{key}{hint}")
+
+    def _warnings(self) -> tuple[str, ...]:
+        if not self._unknown:
+            return ()
+        listed = ", ".join(self._unknown)
+        return (f"heddle does not know, and ignores: {listed}",)
+
+
+_PROVIDE: Final = "Declare 'components' or 'tools', or set 'discoverTools'."
+
+
+def nested(one: PurePosixPath, other: PurePosixPath) -> bool:
+    """Whether one lies inside the other, or they are the same."""
+    return one.is_relative_to(other) or other.is_relative_to(one)
+
+
+def _missing(what: str, raw: Mapping[str, Any], *names: str) -> str:
+    """``what``, and the field that is there and was probably meant to be one of these."""
+    known = {key for each in (_MANIFEST_FIELDS, *_KIND_FIELDS.values()) for key in each}
+    for key in raw:
+        guess = None if key in known else nearest(str(key), names)
+        if guess is not None:
+            return f"{what}; is {key!r} a misspelling of {guess!r}?"
+    return what
+
+
+def _words(choices: type[StrEnum]) -> list[str]:
+    return [choice.value for choice in choices]
+
+
+def _choices(annotation: Any) -> type[StrEnum] | None:
+    """The enumeration somewhere inside an annotation."""
+    if isinstance(annotation, type) and issubclass(annotation, StrEnum):
+        return annotation
+    return next(filter(None, map(_choices, get_args(annotation))), None)
