@@ -314,6 +314,21 @@ EVENTS: Final[tuple[dict[str, Any], ...]] = (
     {"type": "token_delta", "nodeName": "example", "delta": "Hello"},
     {"type": "token_discard", "nodeName": "example", "characters": 5},
     {
+        "type": "confirmation_request",
+        "nodeName": "example",
+        "toolName": "example",
+        "toolArgs": {},
+        "toolCallId": "call_1",
+    },
+    {
+        "type": "confirmation_response",
+        "nodeName": "example",
+        "toolName": "example",
+        "approved": False,
+        "reason": "not now",
+        "toolCallId": "call_1",
+    },
+    {
         "type": "tool_call",
         "nodeName": "example",
         "toolName": "example_tool",
