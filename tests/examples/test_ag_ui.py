@@ -11,6 +11,7 @@ import pytest
 from ag_ui.core import Event
 from pydantic import TypeAdapter
 
+from plugins_host.promises import EVENTS as EVENTS_OF_HEDDLE
 from tests.heddle.cli.conftest import agent_node, document, surroundings, tool_node
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "plugins" / "ag-ui"
@@ -131,6 +132,8 @@ def test_every_event_of_heddle_becomes_events_of_the_protocol() -> None:
          "attempt": 2},
         {"type": "flow_complete", "state": state},
     ]  # fmt: skip
+    shown = {each["type"] for each in told}
+    told[-1:-1] = [each for each in EVENTS_OF_HEDDLE if each["type"] not in shown]
     tags = {
         each.__struct_config__.tag
         for each in typing.get_args(heddle.events.Event)
