@@ -7,12 +7,12 @@ file, which begins with its name: ``model.json $.$referenced_components.model.ur
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
-from plugins_host import Fault, sentence
+from plugins_host import Fault, nearest, sentence
 
 # A screen of problems is what a person works through before looking again.
 SHOWN_PROBLEMS: Final = 20
@@ -95,10 +95,11 @@ class TooManyProblems(Exception):
 
 
 class Problems:
-    """Collects what is wrong while a document is read."""
+    """Collects what is wrong while a document is read, and ``warnings`` beside it."""
 
     def __init__(self) -> None:
         self.found: list[Problem] = []
+        self.warnings: list[Problem] = []
 
     def __len__(self) -> int:
         return len(self.found)
@@ -112,6 +113,24 @@ class Problems:
         self.found.append(Problem(write_path(path), what, fix))
         if len(self.found) >= MAX_PROBLEMS:
             raise TooManyProblems
+
+    def warn(self, path: Path, what: str, fix: str = "") -> None:
+        """Note what can be used all the same. The first `MAX_PROBLEMS` are enough."""
+        if len(self.warnings) < MAX_PROBLEMS:
+            self.warnings.append(Problem(write_path(path), what, fix))
+
+    def warn_unknown(
+        self, keys: Collection[str], known: Collection[str], path: Path
+    ) -> None:
+        """Warn of the keys that nothing reads."""
+        for key in keys:
+            if key not in known and len(self.warnings) < MAX_PROBLEMS:
+                guess = nearest(key, known)
+                self.warn(
+                    (path, key),
+                    "this is not a field that is known here, and is ignored",
+                    f"Did you mean {guess!r}?" if guess else "",
+                )
 
 
 def write_path(path: Path) -> str:
