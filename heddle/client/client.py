@@ -246,7 +246,7 @@ class Client:
         Args:
             refill: Ask by itself for what was missed when a reader fell behind.
         """
-        from heddle.client.socket import open_socket
+        from heddle.client.socket_opening import open_socket
 
         return open_socket(self._exchange, refill=refill)
 

@@ -9,45 +9,27 @@
     reading task    frames in  ->  entries, put where each run is iterated over
     writing task    whole messages out, one after the other
 
-A run that nobody iterates over takes no memory without bound and keeps no other waiting:
-when its buffer is full the client unsubscribes, and subscribes again behind the last entry
-once there is room. The same happens for what the server says was missed. Between the old
-subscription and the new one goes a ping: what arrives before its pong is the old one's.
+What is asked for is answered by a pong, which comes after all answers to what was sent
+before it: one that is refused has been told by then.
 """
 
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
-from typing import Any, Final, Self, assert_never
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, assert_never
 
 import msgspec
 import trio
-from trio_websocket import (
-    ConnectionClosed,
-    ConnectionRejected,
-    HandshakeError,
-    WebSocketConnection,
-    wrap_client_stream,
-)
+from trio_websocket import ConnectionClosed, WebSocketConnection
 
-from heddle.client.entries import (
-    Entry,
-    Flow,
-    Missed,
-    RunResult,
-    hole,
-    read_event,
-    request_body,
-)
-from heddle.client.exchange import CONNECT, IS_IT_THERE, Exchange
+from heddle.client.entries import Flow, request_body
+from heddle.client.exchange import IS_IT_THERE
 from heddle.client.faults import (
     ClientFault,
     ErrorBody,
     ProtocolBroken,
     Refused,
     Unreachable,
-    ended_badly,
-    refusal,
 )
 from heddle.client.socket_messages import (
     Accepted,
@@ -61,170 +43,9 @@ from heddle.client.socket_messages import (
     Wrong,
     read_messages,
 )
-from heddle.http import MAX_BODY
-
-SUBPROTOCOL: Final = "heddle.v1"
-
-MAX_WAITING: Final = 1024
-MAX_WAITING_BYTES: Final = 1024 * 1024
-"""Entries of one run that wait to be taken; as much as a server keeps for a reader."""
-
-QUEUE: Final = 4
-"""Messages of up to 256 KiB that are read ahead."""
-
-CLOSING: Final = 1.0
-"""Seconds for a close to be answered."""
+from heddle.client.socket_run import SocketRun
 
 _encode: Final = msgspec.json.Encoder().encode
-_state: Final = msgspec.json.Decoder(dict[str, Any]).decode
-
-
-class SocketRun:
-    """A run on a socket: its entries, when iterated over, and its end.
-
-    A run that did not complete raises its `RunFailed` where it ended. Cancelled
-    iterations lose nothing.
-
-    Attributes:
-        run: Its id.
-        last: The number of the last entry that was handed out or told to be missing.
-    """
-
-    def __init__(self, socket: "RunSocket", run: str, after: int) -> None:
-        self.run = run
-        self.last = after
-        self._socket = socket
-        self._items: deque[tuple[int, bytes | Missed]] = deque()
-        self._bytes = 0
-        self._newest = after
-        self._barrier: int | None = None
-        self._paused = False
-        self._fresh = True
-        self._end: Ended | None = None
-        self._fault: ClientFault | None = None
-        self._wake: trio.Event | None = None
-
-    @property
-    def where(self) -> str:
-        """How errors name it."""
-        return f"run {self.run} at {self._socket.where}"
-
-    async def cancel(self) -> None:
-        """Ask it to end; see `RunSocket.cancel`."""
-        await self._socket.cancel(self.run)
-
-    async def unfollow(self) -> None:
-        """Hear no more of it. It goes on; iterating over it ends."""
-        await self._socket.unfollow(self)
-
-    async def result(self) -> RunResult:
-        """Wait for its end; entries that were not taken are passed over.
-
-        Raises:
-            RunFailed: It did not complete.
-        """
-        async for _ in self:
-            pass
-        if self._end is None or not bytes(self._end.state):
-            raise Unreachable("the run is not followed any more", where=self.where)
-        return RunResult(self.run, "", _state(self._end.state))
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Entry:
-        await trio.lowlevel.checkpoint_if_cancelled()
-        while not self._items:
-            if self._paused:
-                self._paused = False
-                self._ask_again()
-            if self._fault is not None:
-                raise self._fault
-            if self._end is not None:
-                if self._end.error is not None:
-                    raise ended_badly(self.run, self._end.error, status=self._end.status)
-                raise StopAsyncIteration
-            self._wake = trio.Event()
-            await self._wake.wait()
-        number, item = self._items.popleft()
-        if isinstance(item, Missed):
-            self.last = number
-            return Entry(self.run, number, item, b"{}")
-        self._bytes -= len(item)
-        event = read_event(item, where=self.where)
-        self.last = number
-        return Entry(self.run, number, event, item)
-
-    # For the socket
-
-    def take(self, message: Happened | Ended | Lagged) -> None:
-        """Something was said about it."""
-        if self._barrier is not None or self._paused or self._over:
-            return
-        match message:
-            case Happened(seq=seq, event=event):
-                if seq != self._newest + 1:
-                    self.fail(hole(self._newest + 1, seq, where=self.where))
-                elif self._put(seq, bytes(event)):
-                    self._fresh = False
-            case Lagged(missed=(first, last)):
-                if first != self._newest + 1 or last < first:
-                    self.fail(hole(self._newest + 1, first, where=self.where))
-                elif self._socket.refill and not self._fresh:
-                    self._ask_again()
-                else:
-                    # Asked for from its beginning, and gone.
-                    self._put(last, Missed(first, last))
-            case Ended():
-                self._end = message
-                self._stir()
-            case _:
-                assert_never(message)
-
-    def pong(self, n: int) -> None:
-        """What comes from here on is said to the newest subscription."""
-        if self._barrier == n:
-            self._barrier = None
-
-    def fail(self, fault: ClientFault) -> None:
-        """It can't be followed any more."""
-        if not self._over:
-            self._fault = fault
-            self._stir()
-
-    def leave(self) -> None:
-        """It is not followed any more: the iteration over it ends."""
-        self._items.clear()
-        if not self._over:
-            self._end = Ended(self.run, "unfollowed")
-            self._stir()
-
-    @property
-    def _over(self) -> bool:
-        return self._end is not None or self._fault is not None
-
-    def _put(self, number: int, item: bytes | Missed) -> bool:
-        size = 0 if isinstance(item, Missed) else len(item)
-        full = len(self._items) >= MAX_WAITING or self._bytes + size > MAX_WAITING_BYTES
-        # One alone is taken whatever its size, or it could never be.
-        if full and self._items:
-            self._paused = True
-            self._socket.say(type="unsubscribe", run=self.run)
-            return False
-        self._items.append((number, item))
-        self._bytes += size
-        self._newest = number
-        self._stir()
-        return True
-
-    def _ask_again(self) -> None:
-        """Subscribe anew behind the newest entry."""
-        self._fresh = True
-        self._barrier = self._socket.resubscribe(self.run, self._newest + 1)
-
-    def _stir(self) -> None:
-        if self._wake is not None:
-            self._wake.set()
 
 
 class _Outgoing:
@@ -316,7 +137,7 @@ class RunSocket:
         if old is not None:
             old.leave()
         self._runs[run] = followed
-        followed._barrier = self.resubscribe(run, after + 1)  # noqa: SLF001  its own part
+        followed.subscribe()
         try:
             await self._barrier("subscribe", run)
         except BaseException:
@@ -500,7 +321,7 @@ class RunSocket:
                 followed = self._runs.get(run)
                 if followed is not None:
                     followed.take(message)
-                    if followed._end is not None:  # noqa: SLF001  its own part
+                    if followed.ended:
                         del self._runs[run]
             case Accepted(ref=ref, run=run):
                 self._accepted(ref, run)
@@ -546,82 +367,3 @@ class RunSocket:
 
     def _refused(self, error: ErrorBody, status: int) -> Refused:
         return Refused(error.message, status=status, type=error.type, where=self.where)
-
-
-@asynccontextmanager
-async def open_socket(exchange: Exchange, *, refill: bool) -> AsyncIterator[RunSocket]:
-    """A socket, until the block is left; runs that it started and did not detach end then.
-
-    Raises:
-        Refused: The server wants none.
-        Unreachable: There is no connection.
-    """
-    address = exchange.address
-    where = f"{address.shown}/v1/stream"
-    stream = await exchange.dial(where)
-    headers = [(b"User-Agent", b"heddle-client")]
-    if exchange.authorization is not None:
-        headers.append((b"Authorization", exchange.authorization.encode("latin-1")))
-    failed: Exception | None = None
-    try:
-        async with trio.open_nursery() as nursery:
-            try:
-                ws = await _shake_hands(nursery, stream, exchange, headers, where)
-                socket = RunSocket(ws, where, refill=refill)
-                nursery.start_soon(socket.read)
-                nursery.start_soon(socket.write)
-                try:
-                    yield socket
-                finally:
-                    socket.end(Unreachable("this side closed the socket", where=where))
-                    with trio.move_on_after(CLOSING, shield=True):
-                        await ws.aclose()
-            except Exception as error:  # noqa: BLE001  raised below, outside of the group
-                failed = error
-            nursery.cancel_scope.cancel()
-    except* HandshakeError as group:
-        # Raised by the library's own task, beside the one that waits for the handshake.
-        failed = _rejected(group, where)
-    finally:
-        with trio.move_on_after(CLOSING, shield=True):
-            await trio.aclose_forcefully(stream)
-    if failed is not None:
-        raise failed
-
-
-async def _shake_hands(
-    nursery: trio.Nursery,
-    stream: Any,
-    exchange: Exchange,
-    headers: list[tuple[bytes, bytes]],
-    where: str,
-) -> WebSocketConnection:
-    address = exchange.address
-    with trio.move_on_after(CONNECT):
-        return await wrap_client_stream(
-            nursery,
-            stream,
-            address.authority,
-            f"{address.prefix}/v1/stream",
-            subprotocols=[SUBPROTOCOL],
-            extra_headers=headers,
-            message_queue_size=QUEUE,
-            max_message_size=MAX_BODY,
-        )
-    raise Unreachable(f"no socket within {CONNECT:g} s", where=where, fix=IS_IT_THERE)
-
-
-def _rejected(group: BaseExceptionGroup[HandshakeError], where: str) -> ClientFault:
-    """Why there is no socket."""
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    if isinstance(error, ConnectionRejected):
-        headers = {name.lower(): value for name, value in error.headers}
-        body = error.body or b""
-        return refusal(error.status_code, headers, body, where=where, runs=False)
-    return Unreachable(
-        "the server closed the connection instead of opening a socket",
-        where=where,
-        fix=IS_IT_THERE,
-    )

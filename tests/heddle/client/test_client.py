@@ -19,8 +19,8 @@ from heddle.client import (
     ServedFlow,
     Unreachable,
     connect,
+    socket_run,
 )
-from heddle.client import socket as client_socket
 from heddle.events import FlowCompleted, FlowStarted, NodeStarted
 from tests.heddle.server.serving import (
     LOOPING,
@@ -180,7 +180,7 @@ async def test_a_socket_carries_many_runs_and_each_is_whole(served: Served) -> N
 async def test_a_run_that_nobody_reads_keeps_no_other_waiting(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client_socket, "MAX_WAITING", 10)
+    monkeypatch.setattr(socket_run, "MAX_WAITING", 10)
     async with connected(served) as client, client.socket() as socket:
         unread = await socket.run(LOOPING, {"branching_mapping_key": "on"})
         for _ in range(3):
@@ -197,7 +197,7 @@ async def test_what_a_slow_reader_missed_is_asked_for_again(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The reader takes nothing until the run has ended: 240 events of 32 KiB."""
-    monkeypatch.setattr(client_socket, "MAX_WAITING", 3)
+    monkeypatch.setattr(socket_run, "MAX_WAITING", 3)
     async with connected(served) as client, client.socket() as socket:
         run = await socket.run(LOOPING, TALKATIVE)
         await none_runs(client)
