@@ -11,7 +11,8 @@ from typing import Final
 from msgspec import Struct
 
 from heddle.engine.agents import members_of, plain_agent, team_tool_names, tools_of
-from heddle.engine.graph import Graph, GraphNode, compile_graphs, wrong_kind
+from heddle.engine.compiling import compile_graphs
+from heddle.engine.graph import Graph, GraphNode, wrong_kind
 from heddle.engine.http_flaws import request_problems
 from heddle.engine.lone import as_flow
 from heddle.engine.nodes import RUNNING_FLOWS, WORK

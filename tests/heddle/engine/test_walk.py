@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from heddle.engine.compiling import compile_graphs
 from heddle.engine.faults import LimitReached, NoWayOn
-from heddle.engine.graph import Graph, GraphNode, compile_graph
+from heddle.engine.graph import Graph, GraphNode
 from heddle.engine.walk import (
     MAX_RETRY_DELAY_MS,
     Finish,
@@ -25,7 +26,8 @@ from tests.support.flows import branching, document, edge, end, flow, start, too
 
 
 def graph_of(plain: dict[str, Any]) -> Graph:
-    return compile_graph(read_document(document(plain)))
+    read = read_document(document(plain))
+    return compile_graphs(read)[read.root]
 
 
 def node_of(graph: Graph, name: str) -> GraphNode:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from heddle.engine.graph import compile_graph
+from heddle.engine.compiling import compile_graphs
+from heddle.engine.graph import Graph
 from heddle.engine.plan import make_plan
 from heddle.spec import DocumentError, read_document
 from tests.support.flows import (
@@ -27,6 +28,11 @@ from tests.support.flows import (
 )
 
 Plain = dict[str, Any]
+
+
+def graph_of(plain: Plain) -> Graph:
+    read = read_document(document(plain))
+    return compile_graphs(read)[read.root]
 
 
 def problems_of(plain: Plain) -> list[str]:
@@ -195,7 +201,7 @@ def test_every_problem_is_told_at_once_and_says_where() -> None:
 
 
 def test_a_chain_compiles_without_a_problem_or_a_warning() -> None:
-    graph = compile_graph(read_document(document(chain(start(), tool("work"), end()))))
+    graph = graph_of(chain(start(), tool("work"), end()))
     assert [node.name for node in graph.nodes] == ["start", "work", "end"]
     assert graph.warnings == ()
 
@@ -206,7 +212,7 @@ def test_inputs_that_are_written_twice_and_differ_are_a_warning() -> None:
         end(),
         inputs=[prop("a", "integer", description="A number")],
     )
-    (warning,) = compile_graph(read_document(document(plain))).warnings
+    (warning,) = graph_of(plain).warnings
     assert str(warning) == (
         "$.$referenced_components.start: the flow's inputs and the outputs of 'start' are "
         "not the same, and the flow's inputs count. List the same names and types."
@@ -219,7 +225,7 @@ def test_an_unmapped_values_branch_may_be_left_out_with_a_warning() -> None:
         ["start", "pick"],
         [edge("pick", "end", "one")],
     )
-    (warning,) = compile_graph(read_document(document(plain))).warnings
+    (warning,) = graph_of(plain).warnings
     assert str(warning) == (
         "$.$referenced_components.pick: no edge leaves 'pick' by its branch 'default', so "
         "a value that is not mapped ends the run with an error. Add a ControlFlowEdge with "
@@ -228,15 +234,11 @@ def test_an_unmapped_values_branch_may_be_left_out_with_a_warning() -> None:
 
 
 def test_an_unbranched_edge_out_of_a_branching_node_is_kept_for_replacements() -> None:
-    graph = compile_graph(
-        read_document(
-            document(
-                flow(
-                    [start(), branching("pick", {"1": "one"}), end()],
-                    ["start", "pick", "end"],
-                    [edge("pick", "end", "one"), edge("pick", "end", "default")],
-                )
-            )
+    graph = graph_of(
+        flow(
+            [start(), branching("pick", {"1": "one"}), end()],
+            ["start", "pick", "end"],
+            [edge("pick", "end", "one"), edge("pick", "end", "default")],
         )
     )
     assert graph.nodes[1].onward == 2
@@ -250,7 +252,7 @@ def test_names_flow_without_data_edges_and_llm_inputs_follow_the_placeholders() 
         data_edges=[data("start", "x", "ask", "x")],
         shared=[model()],
     )
-    assert compile_graph(read_document(document(plain))).nodes[1].feeds[0].required
+    assert graph_of(plain).nodes[1].feeds[0].required
 
 
 def test_a_flow_of_ten_thousand_nodes_compiles() -> None:
@@ -261,7 +263,7 @@ def test_a_flow_of_ten_thousand_nodes_compiles() -> None:
         end(),
         shared=[server_tool("t")],
     )
-    assert len(compile_graph(read_document(document(plain))).nodes) == 10_002
+    assert len(graph_of(plain).nodes) == 10_002
 
 
 def test_thousands_of_wrong_edges_are_told_in_a_few_sentences_and_in_no_time() -> None:
@@ -274,7 +276,7 @@ def test_thousands_of_wrong_edges_are_told_in_a_few_sentences_and_in_no_time() -
     )
     begun = time.monotonic()
     with pytest.raises(DocumentError) as caught:
-        compile_graph(read_document(document(plain)))
+        graph_of(plain)
     assert time.monotonic() - begun < 10
     assert len(caught.value.problems) == 200
     assert "x0, x1, " in caught.value.problems[0].fix

@@ -1,0 +1,144 @@
+"""Control edges as look-ups: where each node leads, and whether everything is reached.
+
+Reported are edges that can't be taken, branches without an edge, nodes that nothing leads
+to, and ways that end before an EndNode.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from heddle.engine.findings import Findings
+from heddle.engine.shapes import NEXT, Shape
+from heddle.spec import Component, ControlFlowEdge, EndNode, Flow, StartNode
+from plugins_host import one_of
+
+
+class Routes:
+    """The ways of one flow, by the numbers of its nodes.
+
+    ``unbranched`` are the targets of edges without a label, of which the first is taken;
+    ``branches`` those of labelled ones.
+    """
+
+    def __init__(
+        self,
+        flow: Flow,
+        shapes: Sequence[Shape],
+        index: Mapping[str, int],
+        findings: Findings,
+    ) -> None:
+        self.flow = flow
+        self.shapes = shapes
+        self.index = index
+        self.findings = findings
+        self.unbranched: list[list[int]] = [[] for _ in flow.nodes]
+        self.branches: list[dict[str, int]] = [{} for _ in flow.nodes]
+        self._route()
+
+    def _route(self) -> None:
+        """Fill the look-ups of control edges, and refuse those that can't be taken."""
+        for edge in self.flow.control_flow_connections:
+            if not isinstance(edge, ControlFlowEdge):
+                continue  # a plugin's edge: refused as a component that does not run
+            source = self.index.get(edge.from_node.id)
+            target = self.index.get(edge.to_node.id)
+            if source is None or target is None:
+                continue  # the document check has told it
+            node, shape = self.flow.nodes[source], self.shapes[source]
+            label = NEXT if edge.from_branch is None else edge.from_branch
+            if isinstance(node, EndNode):
+                self.findings.problem(
+                    edge,
+                    f"an edge leaves {node.name!r}, which is an EndNode",
+                    "A flow ends there: remove the edge.",
+                )
+            elif isinstance(self.flow.nodes[target], StartNode):
+                self.findings.problem(
+                    edge,
+                    f"an edge leads to {self.flow.nodes[target].name!r}, the StartNode",
+                    "Lead it to the node after the start.",
+                )
+            elif label in (shape.branches or ()):
+                self._branch(source, target, label, edge)
+            elif label == NEXT:
+                self._unbranched(source, target, edge)
+            elif shape.branches is None:
+                self._branch(source, target, label, edge)
+            else:
+                self.findings.problem(
+                    edge,
+                    f"the edge leaves {node.name!r} by branch {label!r}, which it never "
+                    "takes",
+                    one_of(label, sorted(shape.branches or {NEXT})),
+                    ".from_branch",
+                )
+        for number, shape in enumerate(self.shapes):
+            node = self.flow.nodes[number]
+            if shape.goes_on and not self.unbranched[number]:
+                self._missing_branch(node, NEXT, shape)
+            for label in sorted(
+                (shape.branches or frozenset()) - set(self.branches[number])
+            ):
+                self._missing_branch(node, label, shape)
+
+    def _branch(self, source: int, target: int, label: str, edge: Component) -> None:
+        if self.branches[source].setdefault(label, target) != target:
+            self.findings.problem(
+                edge,
+                f"two edges leave {self.flow.nodes[source].name!r} by branch {label!r}",
+                "Keep one: a branch leads to one node.",
+            )
+
+    def _missing_branch(self, node: Component, label: str, shape: Shape) -> None:
+        """A branch that no edge carries; the spare one may never be taken."""
+        what = f"no edge leaves {node.name!r} by its branch {label!r}"
+        fix = f'Add a ControlFlowEdge with "from_branch": "{label}".'
+        if label == shape.spare_branch:
+            what += ", so a value that is not mapped ends the run with an error"
+            self.findings.warn(node, what, fix)
+        else:
+            self.findings.problem(node, what, fix)
+
+    def _unbranched(self, source: int, target: int, edge: Component) -> None:
+        self.unbranched[source].append(target)
+        if len(self.unbranched[source]) > 1:
+            taken = self.flow.nodes[self.unbranched[source][0]].name
+            name = self.flow.nodes[source].name
+            self.findings.warn(
+                edge,
+                f"several unbranched edges leave {name!r}; the first, to {taken!r}, is "
+                "the one that is taken",
+                "Remove the others, or branch with a BranchingNode.",
+            )
+
+    def _targets(self, number: int) -> Iterator[int]:
+        yield from self.unbranched[number][:1]
+        yield from self.branches[number].values()
+
+    def check_reach(self, start: int) -> None:
+        """Everything is reached, something ends, and nothing stops short of an end."""
+        reached = {start}
+        todo = [start]
+        while todo:
+            for target in self._targets(todo.pop()):
+                if target not in reached:
+                    reached.add(target)
+                    todo.append(target)
+        for number, node in enumerate(self.flow.nodes):
+            if number not in reached and not isinstance(node, StartNode):
+                self.findings.problem(
+                    node,
+                    f"no path leads from the start to {node.name!r}",
+                    "Connect it, or remove it.",
+                )
+            elif not isinstance(node, EndNode) and not any(
+                True for _ in self._targets(number)
+            ):
+                self.findings.problem(
+                    node,
+                    f"the flow cannot go on after {node.name!r}: no edge leaves it",
+                    "Lead an edge from it to the next node or to an EndNode.",
+                )
+        if not any(isinstance(self.flow.nodes[number], EndNode) for number in reached):
+            self.findings.problem(
+                self.flow, "no EndNode can be reached from the start", "Add one.", ".nodes"
+            )
