@@ -70,7 +70,9 @@ def check_provided(
         path: Where the component stands.
         problems: Where what is wrong is noted.
     """
-    for index, branch in enumerate(written.get("branches") or ()):
+    branches = written.get("branches")
+    # What is no list is refused with the other fields of that kind.
+    for index, branch in enumerate(branches if type(branches) is list else ()):
         if provided.branches and branch not in provided.branches:
             problems.add(
                 ((path, "branches"), index),

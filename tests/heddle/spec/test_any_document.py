@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from heddle.spec import (
@@ -128,6 +128,7 @@ def test_any_fields_of_any_component_are_read_or_refused(
     read_or_refuse({"name": "x", **given_fields, "component_type": name})
 
 
+@example({"branches": 1})
 @given(st.dictionaries(KEYS, JUNK))
 def test_any_fields_of_a_plugins_component_are_read_or_refused(
     fields: dict[str, Any],
