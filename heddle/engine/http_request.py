@@ -18,44 +18,32 @@ import msgspec
 from msgspec import Struct
 
 from heddle.engine.faults import NodeFault
+from heddle.engine.http_headers import (
+    header_flaw,
+    method_flaw,
+    name_flaw,
+    shortened,
+    value_flaw,
+)
+from heddle.engine.http_urls import (
+    CONTROL,
+    NO_HOST,
+    USERINFO,
+    Allowed,
+    Origin,
+    allowed_entry,
+    normal_path,
+    origin_of_url,
+    safe_query,
+    written_origin,
+)
 from heddle.spec import ApiNode, RemoteTool, placeholders, render
 
 Described: TypeAlias = ApiNode | RemoteTool
 
-TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-REFUSED_METHODS: Final = ("CONNECT", "TRACE")
-"""One opens a tunnel, the other has secrets sent back; neither is a request."""
-
-OWN_HEADERS: Final = frozenset(
-    (
-        "connection",
-        "content-length",
-        "expect",
-        "host",
-        "keep-alive",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    )
-)
-"""What says how a request travels: heddle writes it. All ``proxy-`` headers are, too."""
-
-PORTS: Final[Mapping[str, int]] = {"http": 80, "https": 443}
 FORM: Final = "application/x-www-form-urlencoded"
 
 _MARK: Final = re.compile(r"(\{\{\s*\w+\s*\}\})")
-_NO_HOST: Final = re.compile(r"[\s/?#@\\\"<>^`{|}\x00-\x1f\x7f]")
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
-_ENCODED: Final = re.compile(r"%([0-9A-Fa-f]{2})")
-_UNRESERVED: Final = frozenset(
-    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
-)
-# What stands for itself in a path or a query; a percent sign was looked at before.
-_SAFE_PATH: Final = "/%:@!$&'()*+,;=~"
-_SAFE_QUERY: Final = _SAFE_PATH + "?"
-# A path that is still encoded after this many decodings is a trick.
-_DECODINGS: Final = 8
 
 
 class RequestRefused(NodeFault):
@@ -90,22 +78,6 @@ class Flaw(Struct, frozen=True):
     fix: str = ""
 
 
-class Allowed(Struct, frozen=True):
-    """An entry of an allow list: where it points, and what its paths begin with."""
-
-    origin: tuple[str, str, int]
-    path: str
-    decoded: str
-
-    def covers(self, origin: tuple[str, str, int], path: str) -> bool:
-        """Whether a request goes to where this points, however its path is read."""
-        return (
-            origin == self.origin
-            and path.startswith(self.path)
-            and decoded_path(path).startswith(self.decoded)
-        )
-
-
 class RequestTemplate:
     """A request with placeholders in it, read once."""
 
@@ -115,7 +87,7 @@ class RequestTemplate:
         self._head, self._tail = _cut(component.url)
         self._allowed: tuple[Allowed, ...] | None = None
         if component.url_allow_list is not None:
-            known = (_entry(each) for each in component.url_allow_list)
+            known = (allowed_entry(each) for each in component.url_allow_list)
             self._allowed = tuple(each for each in known if each is not None)
 
     @property
@@ -137,7 +109,7 @@ class RequestTemplate:
         """What can't be right, whatever the values."""
         component = self.component
         method = component.http_method
-        if not placeholders(method) and (flaw := _method_flaw(method)):
+        if not placeholders(method) and (flaw := method_flaw(method)):
             yield Flaw("http_method", *flaw)
         if self.host_is_literal:
             try:
@@ -145,11 +117,11 @@ class RequestTemplate:
             except ValueError as error:
                 yield Flaw("url", f"this is no HTTP URL: {error}", _URL_FIX)
         elif "@" in _MARK.sub("", self._head):
-            yield Flaw("url", _USERINFO, _USERINFO_FIX)
-        if _CONTROL.search(component.url):
+            yield Flaw("url", USERINFO, _USERINFO_FIX)
+        if CONTROL.search(component.url):
             yield Flaw("url", "it has a control character in it", "Take it out.")
         for index, entry in enumerate(component.url_allow_list or ()):
-            if _entry(entry) is None:
+            if allowed_entry(entry) is None:
                 yield Flaw(
                     f"url_allow_list[{index}]",
                     f"{entry!r} is no HTTP URL",
@@ -164,10 +136,10 @@ class RequestTemplate:
             for name, value in getattr(self.component, field).items():
                 if placeholders(name):
                     continue
-                if (flaw := _header_flaw(name)) or (
+                if (flaw := name_flaw(name)) or (
                     isinstance(value, str)
                     and not placeholders(value)
-                    and (flaw := _value_flaw(name, value))
+                    and (flaw := value_flaw(name, value))
                 ):
                     yield Flaw(field, *flaw)
                 if name.lower() in seen:
@@ -208,7 +180,7 @@ class RequestTemplate:
                 else f"the request needs {listed}, which have no value; it was not sent",
                 fix="Connect it to an output, or give the input a default.",
             )
-        if flaw := _method_flaw(method):
+        if flaw := method_flaw(method):
             raise RequestRefused(*flaw[:1], fix=flaw[1])
         self._check_allowed(origin, path)
         headers = _headers(plain, secret)
@@ -226,13 +198,13 @@ class RequestTemplate:
             tuple(_written(value) for value in secret.values() if value != ""),
         )
 
-    def _address(self, filler: "_Filler") -> tuple[tuple[str, str, int], str, str]:
+    def _address(self, filler: "_Filler") -> tuple[Origin, str, str]:
         literal_scheme = re.match(r"https?://", self._head, re.IGNORECASE) is not None
         head = ""
         for piece in _MARK.split(self._head):
             value = filler.text(piece)
             if piece.startswith("{{") and filler.knows(piece):
-                if literal_scheme and _NO_HOST.search(value):
+                if literal_scheme and NO_HOST.search(value):
                     raise RequestRefused(
                         f"{_name(piece)!r} stands for a part of the host, and its value "
                         "has characters that end one",
@@ -259,16 +231,15 @@ class RequestTemplate:
             parts = urlsplit(whole)
         except ValueError as error:
             raise RequestRefused(f"this is no HTTP URL: {error}", fix=_URL_FIX) from None
-        return origin, normal_path(parts.path), _safe(parts.query, _SAFE_QUERY)
+        return origin, normal_path(parts.path), safe_query(parts.query)
 
-    def _check_allowed(self, origin: tuple[str, str, int], path: str) -> None:
+    def _check_allowed(self, origin: Origin, path: str) -> None:
         if self._allowed is None:
             return
         if not any(each.covers(origin, path) for each in self._allowed):
-            scheme, host, port = origin
             raise RequestRefused(
-                f"the request would go to {scheme}://{_authority(host, port, scheme)}"
-                f"{_short(path)}, which the url_allow_list does not allow; it was not sent",
+                f"the request would go to {written_origin(origin)}{shortened(path)}, which "
+                "the url_allow_list does not allow; it was not sent",
                 fix="Correct the value, or add the address to 'url_allow_list'.",
             )
 
@@ -352,135 +323,7 @@ def _segment(segment: str, filler: _Filler) -> str:
 
 
 _URL_FIX: Final = "Write it like https://api.example.com/items/{{id}}."
-_USERINFO: Final = "it has a user or a password in it"
 _USERINFO_FIX: Final = "Put an Authorization header into 'sensitive_headers'."
-
-
-def origin_of_url(url: str) -> tuple[str, str, int]:
-    """Scheme, host and port.
-
-    Raises:
-        ValueError: It is no HTTP URL; the text says why, and quotes nothing of it.
-    """
-    if _CONTROL.search(url):
-        raise ValueError("it has a control character in it")
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        raise ValueError("its host or port cannot be read") from None
-    scheme = parts.scheme.lower()
-    if scheme not in PORTS:
-        raise ValueError(f"its scheme is {scheme!r}" if scheme else "it has no scheme")
-    if "@" in parts.netloc:
-        raise ValueError(f"{_USERINFO}; secrets belong into 'sensitive_headers'")
-    host = parts.hostname
-    if not host:
-        raise ValueError("it has no host")
-    if not host.isascii():
-        try:
-            host = host.encode("idna").decode("ascii")
-        except UnicodeError:
-            raise ValueError("its host name cannot be encoded") from None
-    if _NO_HOST.search(host) or "%" in host or len(host) > 255:
-        raise ValueError("its host name has characters that no host has")
-    return scheme, host.rstrip(".").lower(), PORTS[scheme] if port is None else port
-
-
-def _authority(host: str, port: int, scheme: str) -> str:
-    shown = f"[{host}]" if ":" in host else host
-    return shown if port == PORTS[scheme] else f"{shown}:{port}"
-
-
-def _safe(text: str, safe: str) -> str:
-    """The text as it may stand in a URL; what is encoded in it stays, in one spelling."""
-
-    def one(match: re.Match[str]) -> str:
-        character = chr(int(match[1], 16))
-        return character if character in _UNRESERVED else match[0].upper()
-
-    plain = re.sub(r"%(?![0-9A-Fa-f]{2})", "%25", text)
-    return quote(_ENCODED.sub(one, plain), safe=safe)
-
-
-def normal_path(path: str) -> str:
-    """The path that is sent: encoded in one way, without dot segments."""
-    return resolve_dots(_safe(path, _SAFE_PATH))
-
-
-def decoded_path(path: str) -> str:
-    """The path as a server reads it that decodes again and again."""
-    for _ in range(_DECODINGS):
-        decoded = unquote(path)
-        if decoded == path:
-            break
-        path = decoded
-    return resolve_dots(path.replace("\\", "/"))
-
-
-def resolve_dots(path: str) -> str:
-    """A path without ``.`` and ``..``, from the root on (RFC 3986, 5.2.4)."""
-    steps: list[str] = []
-    parts = path.split("/")
-    for step in parts[1:] if path.startswith("/") else parts:
-        if step == "..":
-            del steps[-1:]
-        elif step != ".":
-            steps.append(step)
-    if parts[-1] in (".", "..") or not steps:
-        steps.append("")
-    return "/" + "/".join(steps)
-
-
-def _entry(entry: str) -> Allowed | None:
-    if "{{" in entry:
-        return None
-    try:
-        origin = origin_of_url(entry)
-    except ValueError:
-        return None
-    path = normal_path(urlsplit(entry).path)
-    return Allowed(origin, path, decoded_path(path))
-
-
-def _short(path: str) -> str:
-    return path if len(path) <= 100 else f"{path[:99]}…"
-
-
-def _method_flaw(method: str) -> tuple[str, str] | None:
-    if TOKEN.fullmatch(method.strip()) is None:
-        return f"{_short(method)!r} is no HTTP method", "Write GET, POST or another."
-    if method.strip().upper() in REFUSED_METHODS:
-        return f"{method.strip().upper()} is not sent", "Write GET, POST or another."
-    return None
-
-
-def _header_flaw(name: str) -> tuple[str, str] | None:
-    if TOKEN.fullmatch(name) is None:
-        return f"{_short(name)!r} is no name of a header", "Correct or remove it."
-    if name.lower() in OWN_HEADERS or name.lower().startswith("proxy-"):
-        return f"the header {name!r} is written by heddle", "Leave it out."
-    return None
-
-
-def _value_flaw(name: str, value: str) -> tuple[str, str] | None:
-    try:
-        value.encode("latin-1")
-    except UnicodeEncodeError:
-        fits = False
-    else:
-        fits = re.search(r"[\x00-\x08\x0a-\x1f\x7f]", value) is None
-    if fits:
-        return None
-    return (
-        f"the value of the header {name!r} has characters that no header has",
-        "Encode it, as base64 for example.",
-    )
-
-
-def header_problem(name: str, value: str) -> tuple[str, str] | None:
-    """What is wrong with a header, and what to do; None for a sound one."""
-    return _header_flaw(name) or _value_flaw(name, value)
 
 
 def _written(value: Any) -> str:
@@ -491,7 +334,7 @@ def _headers(plain: Mapping[str, Any], secret: Mapping[str, Any]) -> dict[str, s
     found: dict[str, str] = {}
     for name, value in (*plain.items(), *secret.items()):
         text = _written(value)
-        flaw = _header_flaw(name) or _value_flaw(name, text)
+        flaw = header_flaw(name, text)
         if flaw is None and any(name.lower() == other.lower() for other in found):
             flaw = (f"the header {name!r} is given twice", "Keep one.")
         if flaw is not None:

@@ -9,7 +9,8 @@ from typing import Final
 
 from heddle.engine.graph import wrong_kind
 from heddle.engine.http_flaws import request_problems
-from heddle.engine.http_request import header_problem, origin_of_url
+from heddle.engine.http_headers import header_flaw
+from heddle.engine.http_urls import origin_of_url
 from heddle.engine.tool_use import USERS
 from heddle.spec import (
     BuiltinTool,
@@ -85,7 +86,7 @@ def _transport_problems(transport: Component, document: Document) -> Iterator[Pr
             )
         for field in ("headers", "sensitive_headers"):
             for name, value in (getattr(transport, field) or {}).items():
-                if wrong := header_problem(name, value):
+                if wrong := header_flaw(name, value):
                     yield Problem(f"{place}.{field}", *wrong)
         try:
             origin_of_url(transport.url)

@@ -13,7 +13,8 @@ from weakref import WeakValueDictionary
 
 from msgspec import Struct
 
-from heddle.engine.http_request import RequestTemplate, origin_of_url
+from heddle.engine.http_request import RequestTemplate
+from heddle.engine.http_urls import origin_of_url
 from heddle.engine.plan import Plan
 from heddle.server.failures import SubmissionRefused
 from heddle.server.pattern_rules import refuse_patterns
