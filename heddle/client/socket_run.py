@@ -45,6 +45,7 @@ class Carrier(Protocol):
 
     def resubscribe(self, run: str, start: int) -> int:
         """Subscribe from ``start``; the number of the pong before which nothing counts."""
+        ...
 
 
 class SocketRun:
