@@ -26,11 +26,8 @@ from plugins_host.manifest import (
     Manifest,
     MiddlewareComponent,
 )
-from plugins_host.manifest_reading import (
-    check_manifest,
-    nested,
-    read_manifest,
-)
+from plugins_host.manifest_paths import nested
+from plugins_host.manifest_reading import check_manifest, read_manifest
 from plugins_host.program import PluginProgram, chosen_environment
 from plugins_host.settings import check_settings, read_settings
 

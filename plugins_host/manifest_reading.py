@@ -5,12 +5,10 @@ is told at once. What a type cannot say (one seam table, unique names, files ins
 folder) is checked here by name. Starts nothing.
 """
 
-import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from enum import StrEnum
-from pathlib import Path, PurePosixPath
-from typing import Any, Final, get_args
+from pathlib import Path
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
@@ -28,9 +26,10 @@ from plugins_host.manifest import (
     ToolEntry,
     known_name,
 )
+from plugins_host.manifest_paths import ManifestPaths
 from plugins_host.manifest_problems import ManifestError, ManifestProblem
 from plugins_host.manifest_schemas import find_schema_problem
-from plugins_host.manifest_words import kind_of, shown, wanted
+from plugins_host.manifest_words import enum_in, kind_of, shown, wanted
 from plugins_host.seams import SEAMS, Half, Seam, SubscriptionError, read_subscription
 
 # A manifest with hundreds of tools and their schemas fits; a wrong file named by mistake
@@ -138,7 +137,7 @@ class _Reading:
         self._provides = provides
         self.problems: list[ManifestProblem] = []
         self._unknown: list[str] = []
-        self._folder = folder
+        self._paths = ManifestPaths(folder, self._refuse)
         self._builtin_types = builtin_types
 
     def manifest(self, raw: object) -> Manifest | None:
@@ -344,7 +343,7 @@ class _Reading:
                     "'componentType' for one that the plugin serves.",
                 )
             elif isinstance(values.get("path"), str):
-                self._check_tool_path(values["path"], f"{path}.path")
+                self._paths.check_executable(values["path"], f"{path}.path")
             elif isinstance(values.get("component_type"), str):
                 self._check_type_name(values["component_type"], f"{path}.componentType", "")
             for key in ("input_schema", "output_schema"):
@@ -354,15 +353,6 @@ class _Reading:
             if len(self.problems) == before:
                 found.append(ToolEntry(**values))
         return tuple(found)
-
-    def _check_tool_path(self, written: str, path: str) -> None:
-        real = self._inside(written, path)
-        if real is None:
-            return
-        if not real.is_file():
-            self._refuse(path, f"there is no file {written!r}", "Check the path.")
-        elif not os.access(real, os.X_OK):
-            self._refuse(path, f"{written!r} is not executable", f"Run chmod +x {written}.")
 
     def _check_tool_schema(self, schema: dict[str, Any], path: str) -> None:
         found = find_schema_problem(schema)
@@ -378,70 +368,18 @@ class _Reading:
                 "$.files", f"{len(items)} files are declared, and {MAX_FILES} may be", ""
             )
             return ()
-        taken: dict[PurePosixPath, str] = {}
         found = []
         for path, each in items:
             self._note_unknown(each, path, known)
             before = len(self.problems)
             values = self._fields(each, path, known)
             if isinstance(values.get("path"), str):
-                real = self._inside(values["path"], f"{path}.path")
-                if real is not None and not real.is_file():
-                    kind = "is no file" if real.exists() else "is not there"
-                    self._refuse(
-                        f"{path}.path",
-                        f"{values['path']!r} {kind}",
-                        "Name a file below the manifest's own folder.",
-                    )
+                self._paths.check_file(values["path"], f"{path}.path")
             if isinstance(values.get("dest"), str):
-                self._check_destination(values["dest"], f"{path}.dest", taken)
+                self._paths.check_destination(values["dest"], f"{path}.dest")
             if len(self.problems) == before:
                 found.append(FileEntry(**values))
         return tuple(found)
-
-    def _check_destination(
-        self, written: str, path: str, taken: dict[PurePosixPath, str]
-    ) -> None:
-        dest = PurePosixPath(written)
-        if dest.is_absolute() or ".." in dest.parts or "\0" in written or not dest.parts:
-            self._refuse(
-                path,
-                f"{shown(written)} is not a place inside a workspace",
-                "Write a relative path without '..'.",
-            )
-        elif dest in taken:
-            self._refuse(
-                path,
-                f"{written!r} is the destination of {taken[dest]} already",
-                "Give each file a destination of its own.",
-            )
-        elif clash := next((each for each in taken if nested(each, dest)), None):
-            self._refuse(
-                path,
-                f"{written!r} and the destination of {taken[clash]} lie inside each other",
-                "Give each file a place beside the others.",
-            )
-        else:
-            taken[dest] = path.removesuffix(".dest")
-
-    def _inside(self, written: str, path: str) -> Path | None:
-        """The real path of a file of the plugin's; None with a problem when it is not."""
-        try:
-            folder = self._folder.resolve()
-            real = (folder / written).resolve()
-            real.exists()  # raises for a name that the file system cannot have
-        except (OSError, ValueError, RuntimeError) as error:
-            why = getattr(error, "strerror", None) or error
-            self._refuse(path, f"{shown(written)} is not a path: {why}", "Check the path.")
-            return None
-        if real.is_relative_to(folder) and real != folder:
-            return real
-        self._refuse(
-            path,
-            f"{shown(written)} is not inside the plugin's folder",
-            "Name a file below the manifest's own folder; links out of it do not count.",
-        )
-        return None
 
     # --- values ------------------------------------------------------------------------
 
@@ -493,11 +431,14 @@ class _Reading:
         inner = inner.rstrip("`")
         for index in re.findall(r"\[(\d+)\]", inner):
             value = value[int(index)] if isinstance(value, list | tuple) else value
-        choices = _choices(info.type)
+        choices = enum_in(info.type)
         if said.startswith("Invalid enum value") and choices is not None:
             what = f"{shown(value)} is not a {choices.__name__.lower()}"
             self._refuse(
-                f"{path}{inner}", what, one_of(str(value), _words(choices)), component
+                f"{path}{inner}",
+                what,
+                one_of(str(value), [each.value for each in choices]),
+                component,
             )
             return
         fix = f"It should be {wanted(said)}."
@@ -544,11 +485,6 @@ class _Reading:
 _PROVIDE: Final = "Declare 'components' or 'tools', or set 'discoverTools'."
 
 
-def nested(one: PurePosixPath, other: PurePosixPath) -> bool:
-    """Whether one lies inside the other, or they are the same."""
-    return one.is_relative_to(other) or other.is_relative_to(one)
-
-
 def _missing(what: str, raw: Mapping[str, Any], *names: str) -> str:
     """``what``, and the field that is there and was probably meant to be one of these."""
     known = {key for each in (_MANIFEST_FIELDS, *_KIND_FIELDS.values()) for key in each}
@@ -557,14 +493,3 @@ def _missing(what: str, raw: Mapping[str, Any], *names: str) -> str:
         if guess is not None:
             return f"{what}; is {key!r} a misspelling of {guess!r}?"
     return what
-
-
-def _words(choices: type[StrEnum]) -> list[str]:
-    return [choice.value for choice in choices]
-
-
-def _choices(annotation: Any) -> type[StrEnum] | None:
-    """The enumeration somewhere inside an annotation."""
-    if isinstance(annotation, type) and issubclass(annotation, StrEnum):
-        return annotation
-    return next(filter(None, map(_choices, get_args(annotation))), None)

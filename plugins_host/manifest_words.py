@@ -1,7 +1,8 @@
 """How values and types of JSON are called in sentences about a manifest."""
 
 from collections.abc import Mapping
-from typing import Final
+from enum import StrEnum
+from typing import Any, Final, get_args
 
 import msgspec
 
@@ -51,3 +52,10 @@ def shown(value: object) -> str:
         case _:
             text = repr(value)
     return text if len(text) <= 80 else f"{text[:79]}…"
+
+
+def enum_in(annotation: Any) -> type[StrEnum] | None:
+    """The enumeration somewhere inside an annotation."""
+    if isinstance(annotation, type) and issubclass(annotation, StrEnum):
+        return annotation
+    return next(filter(None, map(enum_in, get_args(annotation))), None)
