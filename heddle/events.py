@@ -4,14 +4,15 @@
      "attempt": 1}
 
 Contract version 1: fields may be added, none is renamed or removed. Every reader (the
-terminal, SSE, WebSocket, encoders, chat) renders this one stream.
+terminal, SSE, WebSocket, encoders, chat) renders this one stream. Those of traced runs
+come only where somebody asked for them: they hold all that models are sent.
 """
 
 from typing import Any, Final, Literal, TypeAlias
 
 from msgspec import UNSET, Struct, UnsetType
 
-from plugins_host import NodePath, Usage
+from plugins_host import Message, ModelRequest, NodePath, Usage
 
 EVENT_CONTRACT: Final = 1
 
@@ -50,7 +51,8 @@ class NodeCompleted(RunEvent, frozen=True, tag="node_complete"):
     """An execution settled; ``state`` is the node's own output.
 
     ``usage`` are the tokens of its model calls, absent when no provider counted any;
-    ``model_calls`` is how many requests it sent, those that failed too.
+    ``model_calls`` is how many requests it sent, those that failed too. ``branch`` is
+    there when the node chose one.
     """
 
     node_name: str
@@ -60,6 +62,7 @@ class NodeCompleted(RunEvent, frozen=True, tag="node_complete"):
     usage: Usage | None = None
     node_path: NodePath | None = None
     model_calls: int = 0
+    branch: str | None = None
 
 
 class NodeFailed(RunEvent, frozen=True, tag="node_error"):
@@ -75,12 +78,16 @@ class NodeFailed(RunEvent, frozen=True, tag="node_error"):
 
 
 class TokenDelta(RunEvent, frozen=True, tag="token_delta"):
-    """A piece of a model's text as it arrives."""
+    """A piece of a model's text as it arrives.
+
+    ``request_id`` is that of its ``model_request``, in a traced run.
+    """
 
     node_name: str
     delta: str
     node_path: NodePath | None = None
     agent: str | None = None
+    request_id: str | None = None
 
 
 class TokensDiscarded(RunEvent, frozen=True, tag="token_discard"):
@@ -127,7 +134,7 @@ class ToolReturned(RunEvent, frozen=True, tag="tool_result"):
 
 class ConfirmationAsked(RunEvent, frozen=True, tag="confirmation_request"):
     """A person is asked whether a tool may run. ``tool_call_id`` is that of its
-    ``tool_call``; a ToolNode's tool has none."""
+    ``tool_call``; a ToolNode's tool has none, unless the run is traced."""
 
     node_name: str
     tool_name: str
@@ -208,6 +215,124 @@ class FlowCompleted(RunEvent, frozen=True, tag="flow_complete"):
     model_calls: int = 0
 
 
+# --- of traced runs ---------------------------------------------------------------------
+
+
+class SubflowStarted(RunEvent, frozen=True, tag="subflow_start"):
+    """Traced runs: a flow inside a node begins. ``node_path`` has the node's name last, and
+    behind it a number where the node has several flows under way."""
+
+    node_name: str
+    flow: str
+    state: dict[str, Any]
+    node_path: NodePath
+
+
+class SubflowCompleted(RunEvent, frozen=True, tag="subflow_complete"):
+    """Traced runs: a flow inside a node reached an end. ``branch`` is what its EndNode
+    names, when it names one."""
+
+    node_name: str
+    flow: str
+    state: dict[str, Any]
+    node_path: NodePath
+    branch: str | None = None
+
+
+class AgentStarted(RunEvent, frozen=True, tag="agent_start"):
+    """Traced runs: an agent, or a team of them, begins a piece of work.
+
+    ``agent_type`` is its component type, ``state`` what it is given. ``agent_id`` is this
+    piece of work among all of the run; ``within`` is that of the team that it works in, or
+    of the agent that asked it.
+    """
+
+    node_name: str
+    agent: str
+    agent_type: str
+    agent_id: str
+    state: dict[str, Any]
+    within: str | None = None
+    node_path: NodePath | None = None
+
+
+class AgentCompleted(RunEvent, frozen=True, tag="agent_complete"):
+    """Traced runs: an agent has done its work. ``state`` is its output; in its place there
+    is ``handed_to``, who goes on, when it handed the conversation over."""
+
+    node_name: str
+    agent: str
+    agent_type: str
+    agent_id: str
+    state: dict[str, Any] | None = None
+    handed_to: str | None = None
+    node_path: NodePath | None = None
+
+
+class ModelAsked(RunEvent, frozen=True, tag="model_request"):
+    """Traced runs: a request is sent to a model, each attempt by itself.
+
+    ``llm`` is the name of the LLM configuration; ``request`` is all that is sent, as
+    policies at ``modelCall.before`` left it, and no credential. ``agent_id`` is the piece
+    of work that it belongs to, when an agent asks.
+    """
+
+    node_name: str
+    request_id: str
+    llm: str
+    request: ModelRequest
+    node_path: NodePath | None = None
+    agent: str | None = None
+    agent_id: str | None = None
+
+
+class ModelAnswered(RunEvent, frozen=True, tag="model_response"):
+    """Traced runs: a model's answer, as it came, or the ``error`` in its place.
+
+    ``response`` has ``content``, ``finish_reason``, ``tool_calls`` and ``usage``, the last
+    two where there are any. ``duration`` is in milliseconds.
+    """
+
+    node_name: str
+    request_id: str
+    llm: str
+    duration: float
+    response: dict[str, Any] | None = None
+    error: ErrorInfo | None = None
+    node_path: NodePath | None = None
+    agent: str | None = None
+    agent_id: str | None = None
+
+
+class InputAsked(RunEvent, frozen=True, tag="input_request"):
+    """Traced runs: an InputMessageNode waits for a person. ``message`` is what it asks,
+    when it asks something."""
+
+    node_name: str
+    request_id: str
+    message: str | None = None
+    node_path: NodePath | None = None
+
+
+class InputGiven(RunEvent, frozen=True, tag="input_response"):
+    """Traced runs: what the person answered."""
+
+    node_name: str
+    request_id: str
+    message: str
+    node_path: NodePath | None = None
+
+
+class StateShown(RunEvent, frozen=True, tag="state_snapshot"):
+    """Traced runs: what a flow carries on once this node has settled, its conversation
+    too."""
+
+    node_name: str
+    state: dict[str, Any]
+    conversation: tuple[Message, ...] = ()
+    node_path: NodePath | None = None
+
+
 Event: TypeAlias = (
     FlowStarted
     | NodeStarted
@@ -224,4 +349,13 @@ Event: TypeAlias = (
     | PluginLogged
     | PluginEmitted
     | FlowCompleted
+    | SubflowStarted
+    | SubflowCompleted
+    | AgentStarted
+    | AgentCompleted
+    | ModelAsked
+    | ModelAnswered
+    | InputAsked
+    | InputGiven
+    | StateShown
 )

@@ -123,6 +123,7 @@ class RunOptions(Struct, frozen=True):
     plugin_timeout: float = 30.0
     max_tools: int | None = None
     stream: bool = True
+    trace: bool = False
     plugins: tuple[str, ...] = ()
     plugin_config: tuple[str, ...] = ()
     plugin_env: tuple[str, ...] = ()
@@ -347,6 +348,7 @@ class Engine:
         stream: bool,
         person: "Person | None" = None,
         history: "Sequence[Message] | None" = None,
+        trace: bool = False,
     ) -> dict[str, Any]:
         """Run a document once.
 
@@ -357,6 +359,7 @@ class Engine:
             stream: Whether somebody reads the text of models as it comes.
             person: Whom the run talks to; None when there is nobody to ask.
             history: The turns before it, when the run is one of a conversation.
+            trace: Whether somebody reads the events of traced runs.
 
         Returns:
             The flow's result.
@@ -365,7 +368,7 @@ class Engine:
             ToolsMissing: The flow uses tools that are not there; nothing has run.
             RunFailed: The run did not reach an end.
         """
-        made = self.new_run(prepared, report, stream=stream, person=person)
+        made = self.new_run(prepared, report, stream=stream, person=person, trace=trace)
         return await made.execute(inputs, history)
 
     def new_run(
@@ -375,6 +378,7 @@ class Engine:
         *,
         stream: bool,
         person: "Person | None" = None,
+        trace: bool = False,
     ) -> "Run":
         """One that can be watched from outside while it executes; else like `run`.
 
@@ -395,6 +399,7 @@ class Engine:
             plugins.components,
             person=person,
             remote=self._remote,
+            trace=trace,
         )
         return Run(prepared.plan, services, self._limits)
 
@@ -593,7 +598,9 @@ async def run(
         Fault: As `open_engine` and `Engine.run`.
     """
     async with open_engine(options, installed=installed, plugin_log=plugin_log) as engine:
-        return await engine.run(prepared, options.inputs, report, stream=options.stream)
+        return await engine.run(
+            prepared, options.inputs, report, stream=options.stream, trace=options.trace
+        )
 
 
 def log_plugin_line(line: "PluginLine") -> None:

@@ -14,19 +14,29 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, assert_never
 
+from heddle.cli.traced import traced
 from heddle.cli.wording import fit, json_line, line, place, seconds
 from heddle.events import (
+    AgentCompleted,
+    AgentStarted,
     ConfirmationAsked,
     ConfirmationGiven,
     Event,
     FlowCompleted,
     FlowStarted,
+    InputAsked,
+    InputGiven,
     MessageSaid,
+    ModelAnswered,
+    ModelAsked,
     NodeCompleted,
     NodeFailed,
     NodeStarted,
     PluginEmitted,
     PluginLogged,
+    StateShown,
+    SubflowCompleted,
+    SubflowStarted,
     TokenDelta,
     TokensDiscarded,
     ToolCalled,
@@ -115,6 +125,18 @@ class PlainLines:
                 return
             case ConfirmationAsked() | ConfirmationGiven():
                 return  # who is asked is shown the question, and knows the answer
+            case (
+                SubflowStarted()
+                | SubflowCompleted()
+                | AgentStarted()
+                | AgentCompleted()
+                | ModelAsked()
+                | ModelAnswered()
+                | InputAsked()
+                | InputGiven()
+                | StateShown()
+            ):
+                yield from traced(event, self._value)
             case _:
                 assert_never(event)
 

@@ -59,6 +59,11 @@ Examples:
     help="Ask models for whole answers.  [also: HEDDLE_STREAM=0]",
 )
 @click.option(
+    "--trace",
+    is_flag=True,
+    help="Tell of model calls, agents and flows inside as well, with all they are sent.",
+)
+@click.option(
     "--protocol",
     metavar="NAME",
     help="Print events as JSON lines instead of the result: heddle, or a plugin's.",
@@ -76,6 +81,7 @@ def command(
     components: tuple[str, ...],
     *,
     no_stream: bool,
+    trace: bool,
     protocol: str | None,
     interactive: bool,
     verbose: bool,
@@ -93,6 +99,10 @@ def command(
             where="--interactive",
             fix="Leave out --protocol and --input -.",
         )
+    if interactive and trace:
+        raise WrongUsage(
+            "a chat shows no traces", where="--trace", fix="Leave out -i, or --trace."
+        )
     if sys.stdout is None:
         raise WrongUsage("it is closed, and the result goes there", where="stdout")
     inputs = read_input(input_)
@@ -101,7 +111,7 @@ def command(
 
     # A model's pieces are only for readers; --quiet leaves none.
     stream = not no_stream and streams() and (not quiet or protocol is not None)
-    options = launch.RunOptions(inputs=inputs, stream=stream, **engine)
+    options = launch.RunOptions(inputs=inputs, stream=stream, trace=trace, **engine)
     imported = any(not each.endswith(".json") for each in options.plugins)
     with own_stdout(shared=imported) as stdout:
         run_once(
@@ -179,7 +189,11 @@ def run_once(
 
             async def run() -> dict[str, Any]:
                 return await engine.run(
-                    prepared, options.inputs, reader.see, stream=options.stream
+                    prepared,
+                    options.inputs,
+                    reader.see,
+                    stream=options.stream,
+                    trace=options.trace,
                 )
 
             encoder = None if protocol is None else engine.encoder(protocol)

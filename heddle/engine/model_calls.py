@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from heddle.engine.decisions import Substitute
 from heddle.engine.faults import EngineFault, RunFailed
-from heddle.engine.plugin_calls import answer, model_name
+from heddle.engine.plugin_calls import OnText, answer, model_name
 from heddle.engine.work import NodeContext
 from heddle.spec import Component
 from plugins_host import Fault, Message, ModelRequest, ModelResponse, ToolDefinition
@@ -124,8 +124,19 @@ async def _attempt(
     context: NodeContext, llm: Component, request: ModelRequest, *, shown: bool
 ) -> ModelResponse | Fault:
     """Send the request once; what came of it, with its tokens counted."""
+    on_text = context.show_text if shown else None
+    trace = context.run.trace
+    if trace is None:
+        return await _sent(context, llm, request, on_text)
+    with trace.asking(context, llm, request, on_text) as traced:
+        traced.outcome = await _sent(context, llm, request, traced.on_text)
+    return traced.outcome
+
+
+async def _sent(
+    context: NodeContext, llm: Component, request: ModelRequest, on_text: OnText
+) -> ModelResponse | Fault:
     try:
-        on_text = context.show_text if shown else None
         response = await answer(context, llm, request, on_text, send_unseen)
     except RunFailed:
         raise

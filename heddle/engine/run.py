@@ -30,6 +30,11 @@ class Run:
         policies = services.policies
         gate = None if policies is None else policies.gate(limits.max_node_attempts)
         self._context = RunContext(services, gate, limits, enter)
+        if services.trace:
+            # Few runs are traced, and the others need not load it.
+            from heddle.engine.tracing import Trace
+
+            self._context.trace = Trace()
         self._report = services.report
         self._limits = limits
 

@@ -172,6 +172,7 @@ async def run_document(
     events: list[Event] | None = None,
     person: Person | None = None,
     history: Sequence[Message] | None = None,
+    trace: bool = False,
 ) -> tuple[dict[str, Any], list[Event]]:
     """Read, compile and run a document; its result and its events.
 
@@ -185,6 +186,7 @@ async def run_document(
         stream=stream,
         policies=installed,
         person=person,
+        trace=trace,
     )
     run = Run(make_plan(read_document(data)), services, limits or Limits())
     return await run.execute(inputs or {}, history), seen

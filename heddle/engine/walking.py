@@ -141,6 +141,9 @@ class Walking:
             replaced_by = settled.replaced_by if isinstance(settled, _Settled) else None
             self._ran.record(number, output)
             state.update(output)
+            if run.trace is not None:
+                talk = self._conversation
+                run.trace.snapshot(run, node.name, state, talk, self._path_of(node))
             if branch is None and replaced_by is None and node.onward is not None:
                 number = node.onward
                 continue
@@ -182,7 +185,8 @@ class Walking:
             run.executions = executions
             report = run.services.report
             report(NodeStarted(node.name, node.type, given, 1, path))
-            report(NodeCompleted(node.name, node.type, result.output, 1, None, path))
+            output, branch = result
+            report(NodeCompleted(node.name, node.type, output, 1, None, path, 0, branch))
             return result
         if self._asks_errors:
             return None
@@ -223,6 +227,7 @@ class Walking:
                     context.usage,
                     path,
                     context.model_calls,
+                    outcome.branch,
                 )
             )
             return outcome

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from heddle.engine.gate import Gate, Policies
     from heddle.engine.plan import Plan
     from heddle.engine.tool_servers import ToolServers
+    from heddle.engine.tracing import Trace
     from plugins_host import PolicyWarning, Served
 
 Report = Callable[[Event], None]
@@ -125,7 +126,8 @@ class Services(Struct, frozen=True):
     ``report`` takes its events; ``stream`` is whether somebody reads the text of models
     as it comes; ``policies`` is None when none are installed. ``components`` are the
     nodes, transforms and providers of plugins, by component type. ``person`` is None where
-    there is nobody to ask, ``remote`` where nothing beyond models is reached.
+    there is nobody to ask, ``remote`` where nothing beyond models is reached. ``trace`` is
+    whether somebody reads the events of traced runs.
     """
 
     models: Models
@@ -136,6 +138,7 @@ class Services(Struct, frozen=True):
     components: "Mapping[str, Served]" = {}
     person: Person | None = None
     remote: Remote | None = None
+    trace: bool = False
 
 
 class Ended(NamedTuple):
@@ -169,7 +172,7 @@ class RunContext:
     ``at`` is the node where the run is, ``executions`` how many it has begun, of the
     flows inside it too. ``enter`` is how a node has a flow walked, ``servers`` how one uses
     the tools of tool servers. ``asking`` is held by what asks the person; made when first
-    used.
+    used. ``trace`` tells and numbers what only traced runs tell of; None in others.
     """
 
     __slots__ = (
@@ -183,6 +186,7 @@ class RunContext:
         "model_calls",
         "servers",
         "services",
+        "trace",
         "usage",
     )
 
@@ -203,6 +207,7 @@ class RunContext:
         self.usage: Usage | None = None
         self.asking: trio.Lock | None = None
         self.model_calls = 0
+        self.trace: Trace | None = None
         self._warned: set[tuple[str, str]] = set()
 
     def spend(self, usage: Usage | None) -> None:
@@ -222,13 +227,14 @@ class NodeContext:
 
     ``path`` is where it is, None at the top; ``conversation`` that of its flow.
     ``is_open`` is whether readers saw it begin and not fail. ``speaker`` is who works in
-    it, when it is one agent of several.
+    it, when it is one agent of several; ``agent_id`` which piece of its work, when traced.
     """
 
     __slots__ = (
         "_inside",
         "_shown",
         "_within",
+        "agent_id",
         "attempt",
         "conversation",
         "is_open",
@@ -267,6 +273,7 @@ class NodeContext:
         self._shown = 0
         self._within = within
         self.speaker = speaker
+        self.agent_id: str | None = None
         # Executions inside it that have shown text.
         self._inside: list[NodeContext] = []
 
@@ -280,12 +287,15 @@ class NodeContext:
         """Add an event to the run's stream."""
         self.services.report(event)
 
-    def show_text(self, piece: str) -> None:
-        """Let readers see a piece of a model's text as it arrives."""
+    def show_text(self, piece: str, request: str | None = None) -> None:
+        """Let readers see a piece of a model's text as it arrives.
+
+        ``request`` is the id of the request that it answers, when that is traced.
+        """
         if self._within is not None and not self._shown:
             self._within.holds_text(self)
         self._shown += len(piece)
-        self.services.report(TokenDelta(self.name, piece, self.path, self.speaker))
+        self.services.report(TokenDelta(self.name, piece, self.path, self.speaker, request))
 
     def holds_text(self, inner: "NodeContext") -> None:
         """Note that an execution inside this one has shown text."""
@@ -338,8 +348,12 @@ class NodeContext:
             RunFailed: The run ends.
         """
         shared = self.conversation if conversation is None else conversation
+        trace = self.run.trace
         try:
-            ended: Ended = await self.run.enter(plan, state, self, place, shared)
+            if trace is None:
+                ended: Ended = await self.run.enter(plan, state, self, place, shared)
+            else:
+                ended = await trace.entering(self, plan, state, place, shared)
         except (NodeFailed, NoWayOn) as inside:
             if isinstance(inside, NoWayOn) and inside.by is not None:
                 raise  # what a policy did ends the run

@@ -16,6 +16,7 @@ from heddle.events import (
     ErrorInfo,
     Event,
     FlowCompleted,
+    ModelAnswered,
     NodeCompleted,
     NodeFailed,
     NodeStarted,
@@ -118,7 +119,7 @@ def _error(error: ErrorInfo, conceal: Conceal) -> ErrorInfo:
     return ErrorInfo(error.name, conceal(error.message))
 
 
-def _tool_returned(event: Any, conceal: Conceal) -> Any:
+def _answered(event: Any, conceal: Conceal) -> Any:
     if event.error is None:
         return event
     return replace(event, error=_error(event.error, conceal))
@@ -136,7 +137,8 @@ _STATES: Final = frozenset({NodeStarted, NodeCompleted, FlowCompleted})
 
 _CONCEALED: Final[dict[type, Callable[[Any, Conceal], Any]]] = {
     NodeFailed: _failed,
-    ToolReturned: _tool_returned,
+    ToolReturned: _answered,
+    ModelAnswered: _answered,
     Warned: _said,
     PluginLogged: _said,
 }

@@ -5,7 +5,7 @@ from typing import cast
 from heddle.engine.agents import plain_agent
 from heddle.engine.earlier import earlier
 from heddle.engine.graph import Graph, GraphNode
-from heddle.engine.nodes.agent_work import AgentWork, Talk, as_message
+from heddle.engine.nodes.agent_work import AgentWork, Talk, as_message, told
 from heddle.engine.state import State
 from heddle.engine.work import NodeContext, Result, Waiting
 from heddle.spec import AgentNode, ManagerWorkers, Swarm
@@ -22,6 +22,14 @@ def agent(node: GraphNode, graph: Graph) -> Waiting:
     one = AgentWork(plain_agent(component), node.shape.outputs)
 
     async def execute(given: State, context: NodeContext) -> Result:
+        trace = context.run.trace
+        if trace is None:
+            return Result(await answer(given, context))
+        with trace.working(context, component, told(given)) as traced:
+            traced.output = await answer(given, context)
+        return Result(traced.output)
+
+    async def answer(given: State, context: NodeContext) -> State:
         before = [*earlier(given), *context.conversation.messages]
         talk = Talk([*before, as_message(given)])
         system = await one.system(given, context)
@@ -29,6 +37,6 @@ def agent(node: GraphNode, graph: Graph) -> Waiting:
         async with context.services.tools.workspace() as workspace:
             output = await one.work(context, system, talk, tools, workspace)
         assert output is not None, "it has nobody to hand over to"
-        return Result(output)
+        return output
 
     return Waiting(execute)

@@ -78,10 +78,14 @@ class Talk:
         self.heir: str | None = None
 
 
+def told(given: State) -> State:
+    """What an agent is told of a node's input."""
+    return {key: value for key, value in given.items() if not key.startswith(RESERVED)}
+
+
 def as_message(given: State) -> Message:
     """A node's input as an agent is told it."""
-    shown = {key: value for key, value in given.items() if not key.startswith(RESERVED)}
-    return Message("user", msgspec.json.encode(shown).decode())
+    return Message("user", msgspec.json.encode(told(given)).decode())
 
 
 class AgentWork:

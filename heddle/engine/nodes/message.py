@@ -48,7 +48,11 @@ def input_message(node: GraphNode, graph: Graph) -> Waiting:
         async with asking(context):
             if text:
                 context.say(Message("assistant", text))
+            trace = context.run.trace
+            asked = None if trace is None else trace.question(context, text)
             answer = await person.answer(Question(text, context.name, context.path))
+            if trace is not None and asked is not None:
+                trace.answer(context, asked, answer)
             context.say(Message("user", answer))
         if not outputs:
             return Result({title: answer})

@@ -21,15 +21,15 @@ from heddle.engine.agents import (
     tool_name,
 )
 from heddle.engine.earlier import earlier
-from heddle.engine.nodes.agent_work import AgentWork, Rounds, Talk, as_message
+from heddle.engine.nodes.agent_work import AgentWork, Rounds, Talk, as_message, told
 from heddle.engine.shapes import AGENT_RESULT, Properties
 from heddle.engine.state import State
 from heddle.engine.tool_calls import AgentAsTool, ToolCallRefused, definition_of
 from heddle.engine.work import NodeContext, Result, Waiting
-from heddle.spec import ManagerWorkers, Property, ServerTool, Swarm
+from heddle.spec import Component, ManagerWorkers, Property, ServerTool, Swarm
 from plugins_host import Message, ToolDefinition, one_of
 
-TASK, REPORT = "task", "report"
+TASK, MESSAGE, REPORT = "task", "message", "report"
 
 
 class Links(NamedTuple):
@@ -43,6 +43,7 @@ class Links(NamedTuple):
 class Member(NamedTuple):
     """An agent of a team: as who talks to the user, and as who is asked by another."""
 
+    component: Component
     contact: AgentWork
     asked: AgentWork
     links: Links
@@ -53,20 +54,27 @@ def team(component: ManagerWorkers | Swarm, outputs: Properties) -> Waiting:
     links = _of_manager(component) if isinstance(component, ManagerWorkers) else {}
     if isinstance(component, Swarm):
         links = _of_swarm(component)
-    agents = [plain_agent(member) for member in members_of(component)]
+    agents = [(each, plain_agent(each)) for each in members_of(component)]
     members = {
         agent.name: Member(
+            each,
             AgentWork(agent, outputs),
             AgentWork(agent, agent.outputs or ()),
             links.get(agent.name, Links()),
         )
-        for agent in agents
+        for each, agent in agents
     }
-    first = agents[0].name
+    first = agents[0][1].name
 
     async def execute(given: State, context: NodeContext) -> Result:
+        trace = context.run.trace
         async with context.services.tools.workspace() as workspace:
-            return Result(await _Execution(members, given, context, workspace).run(first))
+            execution = _Execution(members, given, context, workspace)
+            if trace is None:
+                return Result(await execution.run(first))
+            with trace.working(context, component, told(given)) as traced:
+                traced.output = await execution.run(first)
+            return Result(traced.output)
 
     return Waiting(execute)
 
@@ -113,18 +121,45 @@ class _Execution:
         talk = Talk([*before, as_message(self._given)])
         name = first
         while True:
-            output = await self._work(name, talk, (name,))
+            output = await self._work(name, talk, (name,), self._context, self._given)
             if output is not None:
                 return output
             assert talk.heir is not None, "only who hands over has no output"
             name, talk.heir = talk.heir, None
 
-    async def _work(self, name: str, talk: Talk, waiting: tuple[str, ...]) -> State | None:
-        """One agent's work; ``waiting`` are those who wait for it, and itself."""
+    async def _work(
+        self,
+        name: str,
+        talk: Talk,
+        waiting: tuple[str, ...],
+        asker: NodeContext,
+        task: State,
+    ) -> State | None:
+        """One agent's work.
+
+        Args:
+            name: Whose.
+            talk: The conversation.
+            waiting: Those who wait for it, and itself.
+            asker: For whom it works.
+            task: What it is given.
+        """
+        context = self._context.speaking(name)
+        trace = self._context.run.trace
+        if trace is None:
+            return await self._answer(name, talk, waiting, context)
+        component = self._members[name].component
+        with trace.working(context, component, told(task), asker.agent_id) as traced:
+            traced.output = await self._answer(name, talk, waiting, context)
+            traced.heir = talk.heir
+        return traced.output
+
+    async def _answer(
+        self, name: str, talk: Talk, waiting: tuple[str, ...], context: NodeContext
+    ) -> State | None:
         member = self._members[name]
         contact = len(waiting) == 1
         work = member.contact if contact else member.asked
-        context = self._context.speaking(name)
         system = await work.system(self._given, context)
         tools = await work.tools(context)
         more = {
@@ -157,7 +192,7 @@ class _Execution:
         async def use(
             arguments: Mapping[str, Any], context: NodeContext, workspace: Any
         ) -> Mapping[str, Any]:
-            return await self._report(worker, arguments[TASK], waiting)
+            return await self._report(worker, {TASK: arguments[TASK]}, waiting, context)
 
         about = self._members[worker].asked.agent.description or f"The agent {worker}."
         return _tool(
@@ -178,14 +213,15 @@ class _Execution:
                 raise ToolCallRefused(
                     f"{other!r} waits for an answer itself", fix="Answer it instead."
                 )
-            return await self._report(other, arguments["message"], waiting)
+            asked = {MESSAGE: arguments[MESSAGE]}
+            return await self._report(other, asked, waiting, context)
 
         return _tool(
             SEND_MESSAGE,
             f"Asks another agent and waits for its answer.{self._listed(others)}",
             {
                 "recipient": {"type": "string", "enum": list(others)},
-                "message": {"type": "string", "description": "All it needs to know."},
+                MESSAGE: {"type": "string", "description": "All it needs to know."},
             },
             use,
         )
@@ -206,9 +242,11 @@ class _Execution:
         )
 
     async def _report(
-        self, name: str, task: str, waiting: tuple[str, ...]
+        self, name: str, task: State, waiting: tuple[str, ...], asker: NodeContext
     ) -> Mapping[str, Any]:
-        output = await self._work(name, Talk([Message("user", task)]), (*waiting, name))
+        (said,) = task.values()
+        talk = Talk([Message("user", said)])
+        output = await self._work(name, talk, (*waiting, name), asker, task)
         assert output is not None, "who is asked can't hand over"
         if self._members[name].asked.answers.free and AGENT_RESULT in output:
             return {REPORT: output[AGENT_RESULT]}

@@ -26,15 +26,26 @@ def tool(node: GraphNode, graph: Graph) -> Waiting:
     inputs = [each.title for each in node.shape.inputs]
     use = tool_user(used, node.shape.outputs)
 
+    async def run_tool(
+        arguments: Mapping[str, Any], context: NodeContext, call: str | None = None
+    ) -> Mapping[str, Any]:
+        if asks_first:
+            await _confirm(cast("Tool", used), arguments, context, call)
+        async with context.services.tools.workspace() as workspace:
+            return await use(arguments, context, workspace)
+
     async def execute(given: State, context: NodeContext) -> Result:
         if inputs:
             arguments = {key: given[key] for key in inputs if key in given}
         else:
             arguments = {key: given[key] for key in given if not key.startswith(RESERVED)}
-        if asks_first:
-            await _confirm(cast("Tool", used), arguments, context)
-        async with context.services.tools.workspace() as workspace:
-            found = await use(arguments, context, workspace)
+        trace = context.run.trace
+        if trace is None:
+            found = await run_tool(arguments, context)
+        else:
+            with trace.using(context, name, arguments) as traced:
+                found = await run_tool(arguments, context, traced.identity)
+                traced.output = found
         from heddle.long_work import bounded
 
         of = f"tool {name!r}"
@@ -43,8 +54,10 @@ def tool(node: GraphNode, graph: Graph) -> Waiting:
     return Waiting(execute)
 
 
-async def _confirm(tool: Tool, arguments: Mapping[str, Any], context: NodeContext) -> None:
-    fault = await hindrance(context, tool, arguments)
+async def _confirm(
+    tool: Tool, arguments: Mapping[str, Any], context: NodeContext, call: str | None
+) -> None:
+    fault = await hindrance(context, tool, arguments, call=call)
     if isinstance(fault, Unconfirmed):
         raise Unconfirmed(fault.what, fix=WITH_A_PERSON)
     if fault is not None:
