@@ -237,7 +237,7 @@ class _Reading:
         self._refuse(
             f"{path}.kind",
             f"{shown(written)} is not a kind of component",
-            one_of(str(written), _words(Kind)),
+            one_of(str(written), [each.value for each in Kind]),
             component,
         )
         return None
