@@ -198,6 +198,7 @@ class Maker:
         report: Callable[[Event], None],
         *,
         stream: bool,  # noqa: ARG002
+        trace: bool = False,  # noqa: ARG002
     ) -> ShortRun:
         """One."""
         return self._kind(report)

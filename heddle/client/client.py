@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Code: TypeAlias = Sequence[Mapping[str, Any]]
 
+DETACHED: Final = "&detach=true"
+TRACED: Final = "&trace=true"
+
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -133,6 +136,7 @@ class Client:
         *,
         detach: bool = False,
         refill: bool = True,
+        trace: bool = False,
         tools: Code = (),
         plugins: Code = (),
     ) -> RunStream:
@@ -146,11 +150,12 @@ class Client:
             detach: The run goes on without this stream, which comes again when its
                 connection is cut. Without it, hanging up ends the run.
             refill: Fetch what was missed when this reader fell behind.
+            trace: Tell of model calls, agents and flows inside, where the server allows it.
             tools: Programs that this run brings, where the server takes code.
             plugins: The same for plugins.
         """
         body = _encode(request_body(flow, inputs, tuple(tools), tuple(plugins)))
-        path = "/v1/runs?stream=true&detach=true" if detach else "/v1/runs?stream=true"
+        path = f"/v1/runs?stream=true{DETACHED * detach}{TRACED * trace}"
         return RunStream(
             self._exchange, begin=Begin(path, body), resumes=detach, refill=refill
         )
@@ -161,6 +166,7 @@ class Client:
         inputs: Mapping[str, Any] | None = None,
         *,
         detach: Literal[True],
+        trace: bool = False,
         tools: Code = (),
         plugins: Code = (),
     ) -> str:
@@ -170,7 +176,9 @@ class Client:
         """
         assert detach, "a run that ends with its connection is streamed"
         body = _encode(request_body(flow, inputs, tuple(tools), tuple(plugins)))
-        answer = await self._exchange.ask("POST", "/v1/runs?detach=true", body)
+        answer = await self._exchange.ask(
+            "POST", f"/v1/runs?detach=true{TRACED * trace}", body
+        )
         return self._read(_started, answer.body).run
 
     def follow(self, run: str, *, after: int = 0, refill: bool = True) -> RunStream:

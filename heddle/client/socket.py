@@ -104,10 +104,13 @@ class RunSocket:
         inputs: Mapping[str, Any] | None = None,
         *,
         detach: bool = False,
+        trace: bool = False,
         tools: Sequence[Mapping[str, Any]] = (),
         plugins: Sequence[Mapping[str, Any]] = (),
     ) -> SocketRun:
         """Start a run. Without ``detach`` it ends with the socket.
+
+        With ``trace`` it tells of model calls and agents, where the server allows it.
 
         Cancelled before the server has answered, the run is cancelled as soon as it does.
 
@@ -118,6 +121,8 @@ class RunSocket:
         ref = str(self._next())
         body = request_body(flow, inputs, tuple(tools), tuple(plugins))
         asked = self._asked[ref] = _Asked("" if detach else "run")
+        if trace:
+            body["trace"] = True
         # What is not sent any more has not been asked for.
         if not await self._send({"type": "run", "ref": ref, "detach": detach, **body}, ref):
             raise self._gone()

@@ -126,6 +126,7 @@ class CodeRun:
         prepared: The flow.
         report: Called with each event.
         stream: Whether the text of models is wanted as it comes.
+        trace: Whether the events of traced runs are wanted.
         patience: The budget of silence of a question to a plugin, in seconds.
 
     Raises:
@@ -140,6 +141,7 @@ class CodeRun:
         report: Callable[[Event], None],
         *,
         stream: bool,
+        trace: bool = False,
         patience: float,
     ) -> None:
         brought.check(engine, prepared)
@@ -148,6 +150,7 @@ class CodeRun:
         self._prepared = prepared
         self._report = report
         self._stream = stream
+        self._trace = trace
         self._patience = patience
         self._work: Work | None = None
 
@@ -171,6 +174,8 @@ class CodeRun:
             engine = self._engine.bringing(
                 brought.tools, within=brought.folder.work, plugins=opened
             )
-            work = engine.new_run(self._prepared, self._report, stream=self._stream)
+            work = engine.new_run(
+                self._prepared, self._report, stream=self._stream, trace=self._trace
+            )
             self._work = work
             return await work.execute(inputs)

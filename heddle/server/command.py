@@ -122,6 +122,11 @@ Examples:
     help="Run tools and plugins that come with requests, as this user.",
 )
 @click.option(
+    "--allow-trace",
+    is_flag=True,
+    help="Let callers trace runs: read all that models are sent, system prompts too.",
+)
+@click.option(
     "--log-format",
     type=click.Choice(["text", "json"]),
     default="text",
@@ -146,6 +151,7 @@ def command(
     cors_origins: tuple[str, ...],
     allow_net: tuple[str, ...],
     allow_request_code: bool,
+    allow_trace: bool,
     log_format: str,
     **engine: Any,
 ) -> None:
@@ -181,6 +187,7 @@ def command(
         cors_origins=frozenset(each.rstrip("/") for each in cors_origins),
         allow_net=allow_net,
         allow_request_code=allow_request_code,
+        allow_trace=allow_trace,
         max_body=max_body,
         drain_timeout=drain_timeout,
         json_logs=log_format == "json",

@@ -105,10 +105,11 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
     "Status": _object("status", status={"enum": ["ok", "draining"]}),
     "Index": _object("name version status", name=TEXT, version=TEXT, status=TEXT),
     "Capabilities": _object(
-        "version allowRequestCode interpreters acceptsFlowPath tools protocols formats "
-        "middleware components eventContract limits runsInFlight runSaturation",
+        "version allowRequestCode allowTrace interpreters acceptsFlowPath tools protocols "
+        "formats middleware components eventContract limits runsInFlight runSaturation",
         version=TEXT,
         allowRequestCode=SWITCH,
+        allowTrace=SWITCH,
         interpreters={"type": "array", "items": {"enum": list(SUFFIXES)}},
         acceptsFlowPath=SWITCH,
         tools={"type": "array", "items": TEXT},
@@ -174,6 +175,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
         {
             "stream": {**SWITCH, "description": "Answer with the run's events."},
             "detach": {**SWITCH, "description": "Answer at once; the run goes on alone."},
+            "trace": {**SWITCH, "description": "Tell of model calls and agents, too."},
             "protocol": {**TEXT, "description": "How a stream's events are rendered."},
         },
         "RunRequest",

@@ -46,6 +46,9 @@ async def start_run(service: Service, request: Request, _: str) -> Answer:
     """``POST /v1/runs``: to its end, as a stream, or on its own."""
     streamed = switch(request, "stream")
     detached = switch(request, "detach")
+    trace = switch(request, "trace")
+    if trace:
+        service.check_trace()
     protocol = request.query.get("protocol")
     encoder = None if protocol is None else _encoder(service, protocol)
     if encoder is not None:
@@ -56,8 +59,11 @@ async def start_run(service: Service, request: Request, _: str) -> Answer:
         await encoder.plugin.start()
     asked = await service.read(await body_of(request))
     if not (streamed or detached):
-        return _ended(service, await service.carry_out(asked, request=request.id))
-    run = await service.start(asked, stream=True, detached=detached, request=request.id)
+        run = await service.carry_out(asked, request=request.id, trace=trace)
+        return _ended(service, run)
+    run = await service.start(
+        asked, stream=True, detached=detached, request=request.id, trace=trace
+    )
     if streamed:
         return await _stream(service, run, encoder)
     headers = (*JSON, ("Location", f"/v1/runs/{run.id}"))

@@ -148,7 +148,13 @@ class Maker(Protocol):
     """Makes runs, as `heddle.launch.Engine` does."""
 
     def new_run(
-        self, prepared: Prepared, report: Callable[[Event], None], /, *, stream: bool
+        self,
+        prepared: Prepared,
+        report: Callable[[Event], None],
+        /,
+        *,
+        stream: bool,
+        trace: bool = False,
     ) -> Work:
         """A run that has not begun. What is raised refuses it."""
         ...
@@ -434,6 +440,7 @@ class Runs:
         flow: str,
         maker: Maker | None = None,
         request: str = "",
+        trace: bool = False,
     ) -> RunHandle:
         """Begin a run, or refuse it at once.
 
@@ -445,13 +452,16 @@ class Runs:
             flow: What the flow is called in lists and logs.
             maker: Who makes this one, when it needs something that others don't.
             request: The id of the request that asked for it.
+            trace: Whether the events of traced runs are wanted.
 
         Raises:
             Draining: The server is stopping.
             TooManyRuns: There is no room.
             Fault: The flow can't be run; nothing has.
         """
-        run, work = self._admit(prepared, stream, flow, maker, request, detached=detached)
+        run, work = self._admit(
+            prepared, stream, flow, maker, request, detached=detached, trace=trace
+        )
         assert self._nursery is not None
         self._nursery.start_soon(self._live, run, work, inputs, name=f"run {run.id}")
         return run
@@ -464,6 +474,7 @@ class Runs:
         flow: str,
         request: str = "",
         maker: Maker | None = None,
+        trace: bool = False,
     ) -> RunHandle:
         """A whole run, in the task of who waits for nothing but its end.
 
@@ -471,10 +482,12 @@ class Runs:
         whose caller left.
 
         Args:
-            prepared, inputs, flow, request, maker: As of `start`, which says what is
+            prepared, inputs, flow, request, maker, trace: As of `start`, which says what is
                 raised, too.
         """
-        run, work = self._admit(prepared, False, flow, maker, request, detached=False)
+        run, work = self._admit(
+            prepared, False, flow, maker, request, detached=False, trace=trace
+        )
         await self._live(run, work, inputs, Stop.CALLER_LEFT)
         return run
 
@@ -487,6 +500,7 @@ class Runs:
         request: str,
         *,
         detached: bool,
+        trace: bool,
     ) -> tuple[RunHandle, Work]:
         """A run that has its slot and has not begun."""
         if self.draining or self._nursery is None:
@@ -507,7 +521,9 @@ class Runs:
             tally=self.tally,
         )
         try:
-            work = (maker or self._maker).new_run(prepared, log.append, stream=stream)
+            work = (maker or self._maker).new_run(
+                prepared, log.append, stream=stream, trace=trace
+            )
         except BaseException:
             if self._room is not None:
                 self._room.hold(active)

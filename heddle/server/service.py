@@ -15,6 +15,7 @@ from heddle.server.code_folders import CodeFolders
 from heddle.server.code_runs import Brought, CodeRun
 from heddle.server.endings import Conceal
 from heddle.server.flows_root import FlowsRoot
+from heddle.server.http.refusals import Refusal
 from heddle.server.runs import RunHandle, Runs, Work
 from heddle.server.settings import Settings
 from heddle.server.sse import Pulse
@@ -65,14 +66,20 @@ class Engines:
         return self._own.tool_names()
 
     def new_run(
-        self, prepared: Prepared, report: Callable[[Event], None], /, *, stream: bool
+        self,
+        prepared: Prepared,
+        report: Callable[[Event], None],
+        /,
+        *,
+        stream: bool,
+        trace: bool = False,
     ) -> Work:
         """One that has not begun.
 
         Raises:
             Fault: The flow can't be run here.
         """
-        return self.engine(prepared).new_run(prepared, report, stream=stream)
+        return self.engine(prepared).new_run(prepared, report, stream=stream, trace=trace)
 
     def bringing(self, brought: Brought) -> "CodeMaker":
         """Makes the run that brings this."""
@@ -136,7 +143,13 @@ class CodeMaker:
         self._patience = patience
 
     def new_run(
-        self, prepared: Prepared, report: Callable[[Event], None], /, *, stream: bool
+        self,
+        prepared: Prepared,
+        report: Callable[[Event], None],
+        /,
+        *,
+        stream: bool,
+        trace: bool = False,
     ) -> Work:
         """As `Engines.new_run`."""
         return CodeRun(
@@ -145,6 +158,7 @@ class CodeMaker:
             prepared,
             report,
             stream=stream,
+            trace=trace,
             patience=self._patience,
         )
 
@@ -231,8 +245,27 @@ class Service:
         self.engines.check_flow(asked.prepared)
         return asked
 
+    def check_trace(self) -> None:
+        """See that callers may ask for traced runs.
+
+        Raises:
+            Refusal: They may not (403).
+        """
+        if not self.settings.allow_trace:
+            raise Refusal(
+                403,
+                "runs are not traced here",
+                fix="Whoever runs the server can allow it with --allow-trace.",
+            )
+
     async def start(
-        self, asked: Submission, *, stream: bool, detached: bool, request: str = ""
+        self,
+        asked: Submission,
+        *,
+        stream: bool,
+        detached: bool,
+        request: str = "",
+        trace: bool = False,
     ) -> RunHandle:
         """Begin a run; ``request`` is the id of what asked for it.
 
@@ -247,12 +280,15 @@ class Service:
             asked.inputs,
             stream=stream,
             detached=detached,
+            trace=trace,
             flow=prepared.plan.graph.name,
             maker=None if brought is None else self.engines.bringing(brought),
             request=request,
         )
 
-    async def carry_out(self, asked: Submission, *, request: str = "") -> RunHandle:
+    async def carry_out(
+        self, asked: Submission, *, request: str = "", trace: bool = False
+    ) -> RunHandle:
         """A whole run, for who waits for its end and is cancelled with it.
 
         Raises:
@@ -266,5 +302,6 @@ class Service:
             asked.inputs,
             flow=prepared.plan.graph.name,
             request=request,
+            trace=trace,
             maker=None if brought is None else self.engines.bringing(brought),
         )

@@ -18,6 +18,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         cors_origins: Web origins whose pages may call; ``*`` for all.
         allow_net: Hosts that submitted flows may reach although they are private.
         allow_request_code: Whether callers may bring tools and plugins.
+        allow_trace: Whether callers may ask for traced runs.
         max_body: Bytes of a request's body, and of a message on a socket.
     """
 
@@ -27,6 +28,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     cors_origins: frozenset[str] = frozenset()
     allow_net: tuple[str, ...] = ()
     allow_request_code: bool = False
+    allow_trace: bool = False
     max_body: int = MAX_BODY
     drain_timeout: float = 30.0
     json_logs: bool = False

@@ -377,11 +377,14 @@ class Session:
             if len(self._followed) >= MAX_FOLLOWED:
                 raise _too_many()
             detached = "detach" in fields and read_field(fields, "detach", Boolean)
-            for name in ("type", "ref", "detach"):
+            trace = "trace" in fields and read_field(fields, "trace", Boolean)
+            if trace:
+                self._service.check_trace()
+            for name in ("type", "ref", "detach", "trace"):
                 fields.pop(name, None)
             asked = await self._service.read_fields(fields)
             run = await self._service.start(
-                asked, stream=True, detached=detached, request=self._request
+                asked, stream=True, detached=detached, request=self._request, trace=trace
             )
         except Fault as error:
             status = status_of(error)

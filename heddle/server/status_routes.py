@@ -50,6 +50,7 @@ async def capabilities(service: Service, _: Request, __: str) -> Answer:
     shown = {
         "version": __version__,
         "allowRequestCode": settings.allow_request_code,
+        "allowTrace": settings.allow_trace,
         "interpreters": interpreters() if settings.allow_request_code else [],
         "acceptsFlowPath": settings.flows_root is not None,
         "protocols": service.installed.protocols,

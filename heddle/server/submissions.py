@@ -33,6 +33,7 @@ OPERATOR_ONLY: Final = frozenset(
     {
         "allowNet",
         "allowRequestCode",
+        "allowTrace",
         "authToken",
         "components",
         "corsOrigin",

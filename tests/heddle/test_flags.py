@@ -6,7 +6,7 @@ from click.testing import CliRunner
 from heddle.flags import engine_options
 from heddle.launch import RunOptions
 
-OF_EACH_RUN = {"inputs", "stream"}
+OF_EACH_RUN = {"inputs", "stream", "trace"}
 
 
 def parsed(*arguments: str) -> RunOptions:

@@ -2,16 +2,17 @@
 
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 import trio
 
 from heddle.client import (
     Client,
+    Entry,
     ProtocolBroken,
     Refused,
     RunCancelled,
@@ -21,7 +22,7 @@ from heddle.client import (
     connect,
     socket_run,
 )
-from heddle.events import FlowCompleted, FlowStarted, NodeStarted
+from heddle.events import FlowCompleted, FlowStarted, NodeStarted, StateShown
 from tests.heddle.server.serving import (
     LOOPING,
     STRAIGHT,
@@ -51,6 +52,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         "50",
         "--max-iterations",
         str(ROUNDS),
+        "--allow-trace",
     ) as found:
         yield found
 
@@ -103,6 +105,26 @@ async def test_runs_are_run_streamed_started_followed_listed_and_cancelled(
         assert (refused.value.status, refused.value.type) == (409, "conflict")
         assert (await client.capabilities())["limits"]["maxConcurrent"] == 50
         assert client.open_connections <= 2
+
+
+async def test_a_run_is_traced_where_that_is_asked_for(served: Served) -> None:
+    async with connected(served) as client, client.socket() as socket:
+
+        async def states(entries: AsyncIterator[Entry]) -> list[dict[str, Any]]:
+            return [
+                entry.event.state
+                async for entry in entries
+                if isinstance(entry.event, StateShown)
+            ]
+
+        plain = client.stream(STRAIGHT, {"a": 1})
+        assert await states(aiter(plain)) == []
+        for traced in (
+            client.stream(STRAIGHT, {"a": 1}, trace=True),
+            client.follow(await client.start(STRAIGHT, {"a": 1}, detach=True, trace=True)),
+            await socket.run(ServedFlow("straight.json"), {"a": 1}, trace=True),
+        ):
+            assert await states(aiter(traced)) == [{"a": 1}, {"a": 1}]
 
 
 async def test_a_flow_is_validated_and_a_bad_one_is_an_answer(served: Served) -> None:

@@ -68,6 +68,17 @@ def test_a_run_is_answered_with_its_state(served: Served) -> None:
     check(served, "POST", "/v1/runs", 200, done.json)
 
 
+@pytest.mark.parametrize("query", ["trace=true", "stream=true&trace=true"])
+def test_runs_are_traced_where_the_operator_allows_it(served: Served, query: str) -> None:
+    done = served.ask("POST", f"/v1/runs?{query}", {"flow": STRAIGHT})
+    check(served, "POST", "/v1/runs", 403, done.json)
+    assert done.json["error"]["message"] == (
+        "runs are not traced here. Whoever runs the server can allow it with --allow-trace."
+    )
+    untraced = served.ask("POST", "/v1/runs?trace=false", {"flow": STRAIGHT})
+    assert untraced.status == 200
+
+
 @pytest.mark.parametrize("format_", [None, "json", "yaml"])
 def test_a_flow_may_come_as_text(served: Served, format_: str | None) -> None:
     body = {"flow": json.dumps(STRAIGHT), **({"format": format_} if format_ else {})}
@@ -277,6 +288,7 @@ def test_capabilities_say_what_may_be_asked(served: Served) -> None:
     check(served, "GET", "/v1/capabilities", 200, shown)
     assert shown["acceptsFlowPath"] is True
     assert shown["allowRequestCode"] is False
+    assert shown["allowTrace"] is False
     assert shown["tools"] == ["wait"]
     assert shown["middleware"] == []
     assert shown["limits"]["maxBody"] == 100_000

@@ -56,9 +56,10 @@ async def served(
             return None
 
         async def start(
-            _: Any, *, stream: bool, detached: bool, request: str = ""
+            _: Any, *, stream: bool, detached: bool, request: str, trace: bool
         ) -> RunHandle:
             assert not request
+            assert not trace
             return runs.start(PREPARED, {}, stream=stream, detached=detached, flow="f")
 
         service: Any = SimpleNamespace(

@@ -151,6 +151,8 @@ async def test_many_runs_share_a_socket(served: Served) -> None:
         ({"flow": STRAIGHT, "inputs": 3}, 400, "inputs"),
         ({"flow": NEEDY, "inputs": {}}, 400, "inputs: the flow needs input 'name'"),
         ({"flow": STRAIGHT, "detach": "yes"}, 400, "detach"),
+        ({"flow": STRAIGHT, "trace": "yes"}, 400, "trace"),
+        ({"flow": STRAIGHT, "trace": True}, 403, "--allow-trace"),
     ],
 )
 async def test_a_run_is_refused_with_the_status_of_http(

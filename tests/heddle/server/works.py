@@ -47,7 +47,13 @@ class Scripted:
         self.streamed: list[bool] = []
 
     def new_run(
-        self, _prepared: launch.Prepared, report: Report, /, *, stream: bool
+        self,
+        _prepared: launch.Prepared,
+        report: Report,
+        /,
+        *,
+        stream: bool,
+        trace: bool = False,
     ) -> ScriptedRun:
         """One that has not begun."""
         if self.refuse is not None:
