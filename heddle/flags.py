@@ -104,6 +104,16 @@ def format_option(command: Command) -> Command:
     )(command)
 
 
+def flow_format_option(command: Command) -> Command:
+    """``--flow-format``: the same where ``--format`` is that of what comes out."""
+    return click.option(
+        "--flow-format",
+        metavar="NAME",
+        help="How the flow is written: json, yaml, or what a plugin reads.  "
+        "[default: by extension]",
+    )(command)
+
+
 def components_option(
     text: str = "Components and values that the flow refers to. Repeat it.",
 ) -> Callable[[Command], Command]:

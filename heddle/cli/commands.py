@@ -63,6 +63,7 @@ class TopCommands(Commands):
         "validate": Listed(
             "heddle.cli.validate", "Say everything that is wrong with a flow."
         ),
+        "graph": Listed("heddle.cli.graph", "Draw a flow, and where policies are asked."),
         "init": Listed("heddle.cli.init", "Write a flow and a tool to start from."),
         "plugin": Listed("heddle.cli.plugin", "Work on plugins."),
         "completion": Listed("heddle.cli.completion", "Print a shell's completion script."),
@@ -81,6 +82,7 @@ Examples:
   heddle run flow.json --input '{"question": "why?"}' --tools-dir tools
   heddle run flow.json | jq .result
   heddle validate flow.yaml
+  heddle graph flow.yaml -o flow.svg
 """,
 )
 @click.version_option(package.__version__, message="heddle %(version)s")

@@ -206,6 +206,15 @@ def locate(report: dict[str, Any], texts: Texts) -> None:
 
 def tell(flow: str, report: dict[str, Any], texts: Texts) -> None:
     """The same for a person: problems and warnings on stderr, a verdict on stdout."""
+    tell_each(flow, report, texts)
+    if report["valid"]:
+        count = len(report["warnings"])
+        noted = f", {count} warning{'s' * (count != 1)}" if count else ""
+        click.echo(f"{fit(flow)}: valid{noted}")
+
+
+def tell_each(flow: str, report: dict[str, Any], texts: Texts) -> None:
+    """Problems and warnings on stderr, and how many problems there are when there are."""
     from plugins_host import sentence
 
     for mark, group in (("x", "problems"), ("!", "warnings")):
@@ -216,11 +225,7 @@ def tell(flow: str, report: dict[str, Any], texts: Texts) -> None:
             places = texts.places(file)
             if places is not None:
                 quote(file or flow, places, each["path"])
-    if report["valid"]:
-        count = len(report["warnings"])
-        noted = f", {count} warning{'s' * (count != 1)}" if count else ""
-        click.echo(f"{fit(flow)}: valid{noted}")
-    else:
+    if not report["valid"]:
         count = len(report["problems"])
         click.echo(f"{fit(flow)}: {count} problem{'s' * (count != 1)}", err=True)
 

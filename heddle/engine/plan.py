@@ -68,13 +68,15 @@ class Plan(Struct, frozen=True, weakref=True):
 
     ``tools`` are the names of tools that it may ask for by node name, with those of the
     flows inside it; the plans of these have none of their own. ``servers`` is whether a
-    run may use the tools of tool servers.
+    run may use the tools of tool servers. ``graphs`` are those of its flow and of all
+    inside it, by flow, for whoever shows them; the walk does not need them.
     """
 
     graph: Graph
     work: tuple[Work, ...]
     tools: Mapping[str, tuple[str, ...]]
     servers: bool = False
+    graphs: Mapping[Component, Graph] = {}
 
 
 def make_plan(document: Document, *, name: str = "document") -> Plan:
@@ -100,7 +102,7 @@ def make_plan(document: Document, *, name: str = "document") -> Plan:
             tools[node.name] = tuple(dict.fromkeys((*tools.get(node.name, ()), *names)))
     whole = plans[document.root]
     servers = any(uses_servers(node.component) for node in nodes)
-    return Plan(whole.graph, whole.work, tools, servers)
+    return Plan(whole.graph, whole.work, tools, servers, graphs)
 
 
 def _work(node: GraphNode, graph: Graph, plans: Mapping[Component, Plan]) -> Work:

@@ -309,7 +309,9 @@ def test_wrong_usage_is_status_2(
 def test_an_unknown_command_gets_a_guess(heddle: Heddle) -> None:
     done = heddle("rnu")
     assert done.status == 2
-    assert done.stderr.endswith("Choose from: run, validate, init, plugin, completion.\n")
+    assert done.stderr.endswith(
+        "Choose from: run, validate, graph, init, plugin, completion.\n"
+    )
     assert "Did you mean 'validate'?" in heddle("valdate").stderr
 
 

@@ -1,0 +1,7 @@
+"""Pictures of flows: a sketch as text for a terminal, as SVG, or as Mermaid.
+
+layers, spacing, tracks   where boxes and lines go; they know no flows
+boxes                     what is written in a box, cut and wrapped
+text, outline             for a terminal: a drawing, or a list where that is too wide
+svg, mermaid              for pages
+"""

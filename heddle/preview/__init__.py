@@ -1,0 +1,6 @@
+"""What a run would do, from a compiled flow and installed plugins alone: nothing starts.
+
+seams     the places of a flow where policies are asked, in the order of a run
+policies  who is asked there, with which settings
+sketch    the flow as boxes and lines, ready to be drawn
+"""
