@@ -302,12 +302,14 @@ class Engine:
         limits: Limits,
         discovery: "Discovery | None" = None,
         remote: "RemoteService | None" = None,
+        within: str | None = None,
     ) -> None:
         from heddle.services import ToolService
 
         self._models = models
         self._tools = tools
-        self._tool_service = ToolService(tools, mounts=plugins.mounts)
+        self._within = within
+        self._tool_service = ToolService(tools, within=within, mounts=plugins.mounts)
         self._plugins = plugins
         self._discovery = discovery
         self._limits = limits
@@ -336,7 +338,13 @@ class Engine:
         """The same, with model calls, and requests when ``remote`` is given, by others."""
         remote = remote or self._remote
         return Engine(
-            models, self._tools, self._plugins, self._limits, self._discovery, remote
+            models,
+            self._tools,
+            self._plugins,
+            self._limits,
+            self._discovery,
+            remote,
+            self._within,
         )
 
     async def run(
@@ -418,17 +426,20 @@ class Engine:
             within: The folder that workspaces are made in.
             plugins: Opened around the run.
         """
-        from heddle.services import ToolService
         from heddle.tools import Tools
 
         own = Tools() if self._tools is None else self._tools
         both = own.and_also({**plugins.tools, **tools})
         all_plugins = self._plugins.and_also(plugins)
-        made = Engine(
-            self._models, both, all_plugins, self._limits, self._discovery, self._remote
+        return Engine(
+            self._models,
+            both,
+            all_plugins,
+            self._limits,
+            self._discovery,
+            self._remote,
+            within,
         )
-        made._tool_service = ToolService(both, within=within, mounts=all_plugins.mounts)
-        return made
 
     async def look_for_tools(self, prepared: Prepared) -> None:
         """Ask plugins that find tools again, where that may bring some the flow uses."""
@@ -500,6 +511,7 @@ async def open_engine(
     plugin_log: "PluginLog | None" = None,
     start_plugins: bool = False,
     watch: "PolicyCounts | None" = None,
+    within: str | None = None,
 ) -> AsyncIterator[Engine]:
     """What any number of runs share, ended when the context is left.
 
@@ -509,6 +521,7 @@ async def open_engine(
         plugin_log: Told what plugins print; None to send it to Python's logging.
         start_plugins: Start their processes now rather than when they are first asked.
         watch: Counts what policies say.
+        within: The folder that workspaces are made in; None for the system's temporary one.
 
     Raises:
         Fault: The folder of tools or a plugin can't be used.
@@ -536,7 +549,8 @@ async def open_engine(
         if discovery is not None:
             await discovery.begin()
             tools = (tools or _no_tools(options)).and_also(discovery.tools)
-        yield Engine(models, tools, plugins, options.limits, discovery, remote)
+        limits = options.limits
+        yield Engine(models, tools, plugins, limits, discovery, remote, within)
 
 
 def _refuse_taken(installed: Installed, tools: "Tools | None") -> None:

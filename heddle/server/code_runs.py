@@ -13,8 +13,8 @@ from heddle.events import Event
 from heddle.installation import NOTHING, Installed, installed_of, open_plugins
 from heddle.launch import Engine, Prepared
 from heddle.server.code import SUFFIXES, Code, command_of
-from heddle.server.code_folders import CodeFolders, RunFolder
 from heddle.server.failures import SubmissionRefused
+from heddle.server.run_folders import RunFolder, RunFolders
 from heddle.server.runs import AtNode, Work
 from heddle.spec import COMPONENTS
 from heddle.tools import ToolProgram
@@ -48,7 +48,7 @@ class Brought(Struct, frozen=True):
 
 
 def bring(
-    code: Code, folders: CodeFolders, installed: Installed, taken: Collection[str]
+    code: Code, folders: RunFolders, installed: Installed, taken: Collection[str]
 ) -> Brought:
     """What the engine makes of code. Nothing is written or started.
 

@@ -23,13 +23,13 @@ from heddle.launch import RunOptions
 from heddle.policy_counts import PolicyCounts
 from heddle.remote import RemoteService
 from heddle.server import code
-from heddle.server.code_folders import open_code_folders
 from heddle.server.egress import Checker, Reach, SubmittedModels
 from heddle.server.endings import Completed, Stop, concealing
 from heddle.server.http import Limits, Listener, Refusal, Request, Server
 from heddle.server.logs import ServerLog
 from heddle.server.names import names_of
 from heddle.server.routes import Front
+from heddle.server.run_folders import open_run_folders
 from heddle.server.runs import RunHandle, Runs
 from heddle.server.service import Engines, Service
 from heddle.server.settings import Settings
@@ -112,6 +112,8 @@ async def open_service(
             {}, permit=reach.permits, patience=loaded.options.tool_timeout
         )
         stack.push_async_callback(guarded_remote.aclose)
+        # Left last: what works in it is ended first by whoever started it.
+        folders = stack.enter_context(open_run_folders())
         engine = await stack.enter_async_context(
             launch.open_engine(
                 loaded.options,
@@ -119,20 +121,16 @@ async def open_service(
                 plugin_log=log.plugin,
                 start_plugins=True,
                 watch=counts,
+                within=folders.path,
             )
         )
-        folders = None
-        if settings.allow_request_code:
-            folders = stack.enter_context(open_code_folders())
         engines = Engines(
             engine.with_models(operator),
             engine.with_models(guarded, guarded_remote),
             Checker(reach).check,
             patience=loaded.options.plugin_timeout,
         )
-        conceal = concealing(
-            [*_folders(loaded), *([] if folders is None else [folders.path])]
-        )
+        conceal = concealing([*_folders(loaded), folders.path])
         runs = await stack.enter_async_context(
             Runs(
                 engines,
@@ -157,7 +155,7 @@ async def open_service(
             pulse=pulse,
             counts=counts,
             facts=_facts(loaded, engine),
-            folders=folders,
+            folders=folders if settings.allow_request_code else None,
             peers=peers,
         )
 

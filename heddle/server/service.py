@@ -11,11 +11,11 @@ from heddle.installation import Installed
 from heddle.launch import Engine, Prepared
 from heddle.long_work import bounded, reading
 from heddle.policy_counts import PolicyCounts
-from heddle.server.code_folders import CodeFolders
 from heddle.server.code_runs import Brought, CodeRun
 from heddle.server.endings import Conceal
 from heddle.server.flows_root import FlowsRoot
 from heddle.server.http.refusals import Refusal
+from heddle.server.run_folders import RunFolders
 from heddle.server.runs import RunHandle, Runs, Work
 from heddle.server.settings import Settings
 from heddle.server.sse import Pulse
@@ -186,7 +186,7 @@ class Service:
         pulse: Pulse,
         counts: PolicyCounts,
         facts: Mapping[str, Any],
-        folders: CodeFolders | None = None,
+        folders: RunFolders | None = None,
         peers: "Peers | None" = None,
     ) -> None:
         self.settings = settings

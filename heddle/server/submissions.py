@@ -19,11 +19,11 @@ from heddle.installation import Installed
 from heddle.launch import Prepared
 from heddle.nesting import MAX_DEPTH, too_deep
 from heddle.server.code import read_code
-from heddle.server.code_folders import CodeFolders
 from heddle.server.code_runs import Brought, bring
 from heddle.server.failures import SubmissionRefused
 from heddle.server.flows_root import FlowsRoot
 from heddle.server.http import Refusal
+from heddle.server.run_folders import RunFolders
 from heddle.spec import NOTHING_SUPPLIED, FormatRefused, Formats, Supplied
 from plugins_host import nearest
 
@@ -121,7 +121,7 @@ class SubmissionReader:
         flows: FlowsRoot | None,
         *,
         supplied: Supplied = NOTHING_SUPPLIED,
-        folders: CodeFolders | None = None,
+        folders: RunFolders | None = None,
         tools: Collection[str] = (),
     ) -> None:
         self._installed = installed

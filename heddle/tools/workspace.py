@@ -58,7 +58,7 @@ class Workspace:
         try:
             with self._making:
                 if self._path is None:
-                    made = tempfile.mkdtemp(prefix=PREFIX, dir=self._within)
+                    made = self._make()
                     # Resolved: a tool that compares its cwd with the variable finds
                     # them equal.
                     self._path = os.path.realpath(made)
@@ -69,6 +69,17 @@ class Workspace:
                 return self._path
         except OSError as error:
             raise _no_folder(error) from error
+
+    def _make(self) -> str:
+        """An empty folder that nobody else has."""
+        try:
+            return tempfile.mkdtemp(prefix=PREFIX, dir=self._within)
+        except FileNotFoundError:
+            if self._within is None:
+                raise
+            # Whoever tidies up temporary folders may have removed the one around it.
+            os.makedirs(self._within, mode=0o700, exist_ok=True)  # noqa: PTH103
+            return tempfile.mkdtemp(prefix=PREFIX, dir=self._within)
 
     def _fill(self, folder: str) -> None:
         """Copy what is mounted: what a tool does to its copy is its own affair."""

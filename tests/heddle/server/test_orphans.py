@@ -1,9 +1,21 @@
-"""A worker that is stuck, and whose parent is killed: nothing of Python's has to run."""
+"""What is left when a process of the server is killed, and who ends it."""
 
+import os
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
-from tests.heddle.server.serving import PATIENCE
+from tests.heddle.server.serving import (
+    PATIENCE,
+    STRAIGHT,
+    WAITING,
+    Served,
+    server,
+    write_tools,
+)
+from tests.heddle.server.test_submitted_tools import lives
+from tests.pressure.stage import children
 
 WORKER = """
 import os, signal, sys, time
@@ -40,9 +52,45 @@ def outlived(how: str) -> str:
     return said
 
 
+# A worker that is stuck, and whose parent is killed: nothing of Python's has to run.
+
+
 def test_the_system_ends_a_worker_that_a_killed_parent_leaves() -> None:
     assert outlived("now") == "to be killed\n"
 
 
 def test_a_parent_that_died_before_it_could_be_watched_is_noticed() -> None:
     assert outlived("late") == "to be killed\n"
+
+
+def kill_with_a_tool(served: Served, folder: Path, pid: int) -> int:
+    """Kill a process of a server whose tool runs; the tool's process."""
+    with served.opened("POST", "/v1/runs?detach=true", {"flow": WAITING}):
+        served.until((folder / "begun").exists)
+    tool = int(served.until((folder / "begun").read_text))
+    [workspace] = (folder / "tmp").glob("heddle-runs-*/heddle-*")
+    (workspace / "half.csv").write_text("a,b")
+    os.kill(pid, signal.SIGKILL)
+    return tool
+
+
+def test_tools_of_a_killed_worker_end_when_another_takes_its_place(tmp_path: Path) -> None:
+    with server(tmp_path, "--tools-dir", write_tools(tmp_path), "--workers", "1") as served:
+        (worker,) = children(served.process.pid)
+        tool = kill_with_a_tool(served, tmp_path, worker)
+        served.line("worker replaced")
+        served.until(lambda: not lives(tool))
+        assert served.ask("POST", "/v1/runs", {"flow": STRAIGHT}).status == 200
+        assert not list((tmp_path / "tmp").glob("*/*"))
+    assert not list((tmp_path / "tmp").iterdir())
+
+
+def test_tools_of_a_killed_server_end_when_another_starts(tmp_path: Path) -> None:
+    tools = write_tools(tmp_path)
+    with server(tmp_path, "--tools-dir", tools) as served:
+        tool = kill_with_a_tool(served, tmp_path, served.process.pid)
+        served.ended()
+    with server(tmp_path, "--tools-dir", tools) as served:
+        served.until(lambda: not lives(tool))
+        assert not list((tmp_path / "tmp").glob("*/*"))
+    assert not list((tmp_path / "tmp").iterdir())

@@ -203,7 +203,7 @@ def running(home: Path) -> Iterator[Served]:
 @pytest.fixture
 def code(home: Path, running: Served) -> Iterator[Path]:
     """The server's folder for code, empty before and after."""
-    [found] = (home / "tmp").glob("heddle-code-*")
+    [found] = (home / "tmp").glob("heddle-runs-*")
     assert not list(found.iterdir())
     yield found
     running.until(lambda: not list(found.iterdir()))

@@ -66,7 +66,7 @@ def served(folder: Path) -> Iterator[Served]:
 @pytest.fixture
 def code(folder: Path, served: Served) -> Iterator[Path]:
     """The server's folder for code, empty before and after."""
-    [found] = (folder / "tmp").glob("heddle-code-*")
+    [found] = (folder / "tmp").glob("heddle-runs-*")
     assert not list(found.iterdir())
     yield found
     served.until(lambda: not list(found.iterdir()))
@@ -279,7 +279,7 @@ def test_what_a_killed_server_left_is_cleaned_up_by_the_next_one(tmp_path: Path)
         body = asking(f"echo $$ > {mark}.new; mv {mark}.new {mark}; sleep 300; :")
         served.ask("POST", "/v1/runs?detach=true", body)
         served.until(mark.exists)
-        [left] = (tmp_path / "tmp").glob("heddle-code-*")
+        [left] = (tmp_path / "tmp").glob("heddle-runs-*")
         # Another server beside it leaves alone what is in use.
         with server(tmp_path, "--allow-request-code") as other:
             assert list(left.iterdir())
@@ -291,5 +291,5 @@ def test_what_a_killed_server_left_is_cleaned_up_by_the_next_one(tmp_path: Path)
     with server(tmp_path, "--allow-request-code") as served:
         assert not left.exists()
         served.until(lambda: not lives(pid))
-        assert len(list((tmp_path / "tmp").glob("heddle-code-*"))) == 1
+        assert len(list((tmp_path / "tmp").glob("heddle-runs-*"))) == 1
     assert not list((tmp_path / "tmp").iterdir())

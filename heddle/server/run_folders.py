@@ -1,13 +1,15 @@
-"""Where code that came with requests is on the disk: a folder a run, gone with it.
+"""Where runs have their files: a folder of the server's own, and in it what is theirs.
 
-    $TMPDIR/heddle-code-x1y2/          the server's, locked while it lives
-        7rQ…/                          one run's, for its user alone
+    $TMPDIR/heddle-runs-x1y2/          the server's, locked while it lives
+        heddle-ab12/                   a workspace of one node
+        7rQ…/                          of a run that brings code, for its user alone
             tools/add/main.py
             plugins/shout/…
             work/                      the workspaces of its nodes
 
 What the processes of a run leave behind in its folder is ended before it is removed. A
-server that was killed can't clean up: the next one finds its folder, no longer locked.
+server that was killed can't clean up, and nobody has ended the tools that it ran: the next
+one, or the worker that takes its place, finds its folder, no longer locked.
 """
 
 import errno
@@ -25,7 +27,7 @@ import trio
 from heddle.tools import end_processes_in, remove_tree
 from plugins_host import Fault
 
-PREFIX: Final = "heddle-code-"
+PREFIX: Final = "heddle-runs-"
 PRIVATE: Final = 0o700
 WORK: Final = "work"
 
@@ -51,7 +53,7 @@ def _reason(error: OSError) -> str:
 
 
 class RunFolder:
-    """The folder of one run. Nothing of it is there before it is opened.
+    """The folder of one run that brings code. Nothing of it is there before it is opened.
 
     Args:
         path: Where it will be.
@@ -98,19 +100,19 @@ class RunFolder:
             file.write_bytes(source.encode())
 
 
-class CodeFolders:
-    """The folders of all runs of a server, in one of its own."""
+class RunFolders:
+    """The folder of a server, in which all that its runs write down is."""
 
     def __init__(self, path: str) -> None:
         self.path = path
 
     def reserve(self) -> Path:
-        """A path for a run's folder that no other has."""
+        """A path for the folder of a run that brings code, which no other has."""
         return Path(self.path, token_urlsafe(16))
 
 
 @contextmanager
-def open_code_folders() -> Iterator[CodeFolders]:
+def open_run_folders() -> Iterator[RunFolders]:
     """The server's own folder; those that killed servers left are removed.
 
     Raises:
@@ -122,12 +124,12 @@ def open_code_folders() -> Iterator[CodeFolders]:
         path, lock = _make(parent)
     except OSError as error:
         raise CodeNotWritten(
-            f"there can be no folder for the code of requests: {_reason(error)}",
+            f"there can be no folder for the files of runs: {_reason(error)}",
             where=tempfile.gettempdir(),
             fix="Make room there, or point $TMPDIR at another folder.",
         ) from error
     try:
-        yield CodeFolders(path)
+        yield RunFolders(path)
     finally:
         clear(path)
         os.close(lock)

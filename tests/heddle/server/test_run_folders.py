@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from heddle.server.code_folders import (
+from heddle.server.run_folders import (
     PREFIX,
     CodeNotWritten,
     RunFolder,
-    open_code_folders,
+    open_run_folders,
 )
 
 
@@ -28,7 +28,7 @@ async def test_a_full_disk_is_told_without_a_path_and_leaves_nothing(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self))
 
     monkeypatch.setattr(Path, "write_bytes", full)
-    with open_code_folders() as folders:
+    with open_run_folders() as folders:
         folder = RunFolder(folders.reserve(), {"tools/a/main.sh": "echo"})
         with pytest.raises(CodeNotWritten) as caught:
             async with folder.open():
@@ -41,7 +41,7 @@ async def test_a_full_disk_is_told_without_a_path_and_leaves_nothing(
 
 
 async def test_a_folder_that_somebody_tidied_away_is_made_again(temporary: Path) -> None:
-    with open_code_folders() as folders:
+    with open_run_folders() as folders:
         Path(folders.path).rmdir()
         folder = RunFolder(folders.reserve(), {"tools/a/main.sh": "echo"})
         async with folder.open():
@@ -54,7 +54,7 @@ def test_only_folders_of_servers_that_are_gone_are_removed(temporary: Path) -> N
     (temporary / f"{PREFIX}file").write_text("no folder")
     (temporary / "elsewhere").mkdir()
     (temporary / f"{PREFIX}link").symlink_to(temporary / "elsewhere")
-    with open_code_folders() as folders, open_code_folders() as others:
+    with open_run_folders() as folders, open_run_folders() as others:
         assert Path(folders.path).is_dir()
         assert Path(others.path).is_dir()
         assert not (temporary / f"{PREFIX}stale").exists()
@@ -66,5 +66,5 @@ def test_no_folder_at_all_is_a_server_that_does_not_start(
     temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(temporary / "none"))
-    with pytest.raises(CodeNotWritten, match=r"TMPDIR"), open_code_folders():
+    with pytest.raises(CodeNotWritten, match=r"TMPDIR"), open_run_folders():
         pytest.fail("there is none")
