@@ -66,6 +66,10 @@ _A_WHILE: Final = 0.1
 # heddle kills the process after one.
 _LAST_WORDS: Final = 0.8
 
+# When the process ends whatever still goes on in it, seconds after stdin closed: when
+# heddle itself was killed nobody else ends a coroutine that will not be cancelled.
+_OUTLIVED: Final = 1.0
+
 # What is asked before the question ahead of it is answered, and answered as if not.
 _IN_TURN: Final = frozenset({"encode", "finishEncode"})
 
@@ -238,6 +242,8 @@ class Server:
             import asyncio
 
             asyncio.run(self._run_in_asyncio())
+        elif (threading := sys.modules.get("threading")) and threading.active_count() > 1:
+            _end_for_certain()
 
     async def _run_in_asyncio(self) -> None:
         import asyncio
@@ -257,6 +263,7 @@ class Server:
                 self._read()
                 self._serve_inbox()
                 await asyncio.sleep(0)
+        _end_for_certain()
         await self._end_tasks()
         if self._shutdown is not None:
             await self._say_goodbye(_Call(self, in_task=True))
@@ -653,6 +660,21 @@ def importing(source: str) -> Iterator[None]:
         yield
     finally:
         _importing.pop()
+
+
+def _end_for_certain() -> None:
+    """End this process soon, though coroutines and threads of handlers go on in it."""
+    import threading
+
+    def end() -> None:
+        # Who read it may be gone as well.
+        with suppress(OSError, ValueError):
+            sys.stderr.flush()
+        os._exit(0)
+
+    timer = threading.Timer(_OUTLIVED, end)
+    timer.daemon = True
+    timer.start()
 
 
 def serve(

@@ -111,8 +111,13 @@ class Driver:
         return self._last_id
 
     def answer(self, id: int) -> dict[str, Any]:  # noqa: A002  a frame's word
-        """The next frame, which is the answer to ``id``: with a result or an error."""
+        """The next frame, which is the answer to ``id``: with a result or an error.
+
+        Where a frame for several stands is told or not, as the machine is slow or fast.
+        """
         frame = self.receive()
+        while "at" in frame.get("partial", ()):
+            frame = self.receive()
         assert frame.get("id") == id, frame
         assert "method" not in frame, frame
         return frame

@@ -545,6 +545,58 @@ def test_an_async_shutdown_is_awaited(start: Start) -> None:
     assert plugin.close() == 0
 
 
+UNCANCELLABLE = """
+import asyncio
+
+async def before(event, ctx):
+    while True:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            pass
+"""
+THREADED = """
+import threading, time
+
+def before(event, ctx):
+    threading.Thread(target=time.sleep, args=(3600,)).start()
+    return proceed()
+"""
+
+
+@pytest.mark.parametrize("body", [UNCANCELLABLE, THREADED], ids=["coroutine", "thread"])
+def test_what_will_not_end_does_not_keep_a_plugin_whose_host_is_gone(
+    start: Start, body: str
+) -> None:
+    plugin = start(f"{body}\n{SERVE}")
+    plugin.start("before", asked())
+
+    assert plugin.close() == 0
+
+
+def test_a_plugin_whose_host_was_killed_ends_though_nobody_reads_what_it_says(
+    tmp_path: Path,
+) -> None:
+    said = UNCANCELLABLE.replace("pass", "print('not now', file=sys.stderr, end='')")
+    program = tmp_path / "plugin.py"
+    program.write_text(f"import sys\nfrom heddle.plugin import *\n{said}\n{SERVE}")
+    with subprocess.Popen(
+        [sys.executable, str(program)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        question = {"id": 1, "method": "before", "params": asked()}
+        process.stdin.write(json.dumps(question).encode() + b"\n")
+        process.stdin.close()
+        process.stdout.close()
+        process.stderr.close()
+        assert process.wait(60) == 0
+
+
 def test_a_shutdown_that_fails_is_told_and_ends_all_the_same(start: Start) -> None:
     plugin = start("serve({}, shutdown=lambda: 1 / 0)")
 
