@@ -1,8 +1,9 @@
 # Two commands do all the set-up on a machine with Python >= 3.11, make and a package index:
 #   make demo    a worked flow with policies, run for real, no credential needed
 #   make test    linters and the whole test suite
-# More: make check (types and coverage too), make chaos (runs disturbed for half a minute),
-# make bench, make docs (the pages as a site), make lock, make clean.
+#   make chaos   a server under load, disturbed in every way: SEED=7 SECONDS=120
+# More: make check (types and coverage too), make bench, make docs (the pages as a site),
+# make lock, make clean.
 
 PYTHON ?= python3
 JOBS ?= 4
@@ -53,7 +54,8 @@ coverage: .venv/ready
 check: lint types coverage
 
 chaos: .venv/ready
-	.venv/bin/python -m tests.pressure
+	.venv/bin/python -m tests.pressure $(if $(SEED),--seed $(SEED)) \
+		$(if $(SECONDS),--seconds $(SECONDS))
 
 bench: .venv/ready
 	.venv/bin/python -m bench
