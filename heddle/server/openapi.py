@@ -101,7 +101,16 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         state=ANY_OBJECT,
         error=_object("type message", type=TEXT, message=TEXT),
     ),
-    "Runs": _object("runs", runs={"type": "array", "items": _ref("Run")}),
+    "Runs": _object(
+        "runs",
+        runs={"type": "array", "items": _ref("Run")},
+        unansweredWorkers={
+            "type": "array",
+            "items": WHOLE,
+            "description": "Of several workers those that did not answer within a second: "
+            "their runs are not in the list. Absent when there are none.",
+        },
+    ),
     "Status": _object("status", status={"enum": ["ok", "draining"]}),
     "Index": _object("name version status", name=TEXT, version=TEXT, status=TEXT),
     "Capabilities": _object(

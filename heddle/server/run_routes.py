@@ -1,7 +1,7 @@
 """The routes about runs: start, validate, list, look at, follow and cancel them."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -202,10 +202,13 @@ def _invalid(service: Service, error: Fault, problems: list[dict[str, str]]) -> 
 async def list_runs(service: Service, request: Request, _: str) -> Answer:
     """``GET /v1/runs``: those in memory, the newest first."""
     found = own_runs(service, request)
-    if service.peers is not None:
-        bodies = await service.peers.ask_all("GET", "/v1/runs", request.query)
-        found = merged(found, bodies)[: count(request, "limit")]
-    return Response(200, JSON, _encode({"runs": found}))
+    if service.peers is None:
+        return Response(200, JSON, _encode({"runs": found}))
+    heard = await service.peers.ask_all("GET", "/v1/runs", request.query)
+    shown: dict[str, Any] = {"runs": merged(found, heard.bodies)[: count(request, "limit")]}
+    if heard.silent:
+        shown["unansweredWorkers"] = heard.silent
+    return Response(200, JSON, _encode(shown))
 
 
 def merged(own: list[RunSummary], others: Sequence[bytes]) -> list[RunSummary]:

@@ -70,7 +70,9 @@ class TooManyRuns(RunsRefused):
 
     def __init__(self, most: int, retry_after: int) -> None:
         super().__init__(
-            f"{most} runs are going on, which is the most this server takes at once",
+            "one run is going on, and this server takes one at a time"
+            if most == 1
+            else f"{most} runs are going on, which is the most this server takes at once",
             fix=f"Try again in {retry_after} s.",
         )
         self.retry_after = retry_after

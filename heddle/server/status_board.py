@@ -104,8 +104,8 @@ class Board:
             if trio.current_time() - self._asked_at <= FRESH:
                 return
             # One that is stuck is left out, and the page says that it is.
-            bodies = await peers.ask_all("GET", "/-/status", patience=EVERY)
-            self._theirs = [_decode(each) for each in bodies]
+            heard = await peers.ask_all("GET", "/-/status", patience=EVERY)
+            self._theirs = [_decode(each) for each in heard.bodies]
             self._asked_at = trio.current_time()
             self._made_at = float("-inf")
 

@@ -75,9 +75,9 @@ async def metrics(service: Service, _: Request, __: str) -> Answer:
     if peers is None:
         return Response(200, METRICS, exposition(service, {None: numbers_of(service)}))
     # One that is stuck must not make the scrape fail, for others then went unseen.
-    answers = await peers.ask_all("GET", "/-/numbers", patience=SCRAPE_PATIENCE)
+    heard = await peers.ask_all("GET", "/-/numbers", patience=SCRAPE_PATIENCE)
     publish(service)
-    answered = {peers.row, *(msgspec.json.decode(each, type=int) for each in answers)}
+    answered = {peers.row, *(msgspec.json.decode(each, type=int) for each in heard.bodies)}
     shown = {row: decode(each) for row, each in peers.ledger.read().items()}
     return Response(200, METRICS, exposition(service, shown, answered))
 

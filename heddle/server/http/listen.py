@@ -280,6 +280,12 @@ def tls_context(certificate: str, key: str | None = None) -> "ssl.SSLContext":
     try:
         context.load_cert_chain(certificate, key, no_password)
     except ssl.SSLError as error:
+        if key is None and "PRIVATE KEY" not in Path(certificate).read_text("latin-1"):
+            raise CannotListen(
+                "there is no private key in the file of the certificate",
+                where=certificate,
+                fix="Name the file of the key with --tls-key.",
+            ) from error
         raise CannotListen(
             f"no certificate and key that belong together ({error.reason or error})",
             where=f"{certificate}{', ' + key if key else ''}",

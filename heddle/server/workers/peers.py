@@ -6,7 +6,7 @@ A client never sees which worker it met: what this one does not have, it asks fo
 
 import socket
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import quote, urlencode
 
 import httptools
@@ -27,6 +27,10 @@ from heddle.server.workers.share import Share
 
 PATIENCE: Final = 10.0
 """Seconds for a sibling to begin its answer. It has nothing to wait for."""
+
+SOON: Final = 1.0
+"""Seconds for all siblings to answer what nobody should wait for long: who is stuck is left
+out, and those who answer are heard."""
 
 _READ: Final = 65536
 _NOT_RELAYED: Final = frozenset(
@@ -127,6 +131,13 @@ class Incoming:
         self._stream.socket.close()
 
 
+class Heard(NamedTuple):
+    """What siblings said, and the rows of those who should have and did not."""
+
+    bodies: list[bytes]
+    silent: list[int]
+
+
 class Peers:
     """The siblings of the worker of ``row``."""
 
@@ -216,24 +227,27 @@ class Peers:
         path: str,
         query: Iterable[tuple[str, str]] = (),
         *,
-        patience: float = 2 * PATIENCE,
-    ) -> list[bytes]:
+        patience: float = SOON,
+    ) -> "Heard":
         """What all siblings say; one that is just going, or says nothing, is left out."""
         bodies: list[bytes] = []
+        silent: list[int] = []
 
         async def one(row: int) -> None:
-            with trio.move_on_after(patience):
+            with trio.move_on_after(patience) as scope:
                 try:
                     answer = await self.ask(row, method, path, query)
                 except Unreachable:
                     return
                 if answer.status == 200:
                     bodies.append(answer.body)
+            if scope.cancelled_caught:
+                silent.append(row)
 
         async with trio.open_nursery() as nursery:
             for row in self.others():
                 nursery.start_soon(one, row)
-        return bodies
+        return Heard(bodies, sorted(silent))
 
     async def relay(self, row: int, request: Request) -> Response | StreamedResponse:
         """The answer of a sibling to a request that has no body."""

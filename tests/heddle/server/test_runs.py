@@ -392,6 +392,12 @@ async def test_more_runs_than_there_is_room_for_are_refused_at_once() -> None:
         assert (runs.accepted, runs.rejected, runs.active, runs.saturation) == (3, 1, 3, 1)
 
 
+def test_a_server_of_one_run_at_a_time_says_it_in_the_singular() -> None:
+    assert str(TooManyRuns(1, 2)) == (
+        "one run is going on, and this server takes one at a time. Try again in 2 s."
+    )
+
+
 async def test_who_is_refused_is_told_to_wait_as_long_as_runs_take(
     autojump_clock: MockClock,
 ) -> None:

@@ -116,6 +116,12 @@ def test_certificates_that_cannot_be_used_are_told(
         serialization.PrivateFormat.PKCS8,
         serialization.BestAvailableEncryption(b"x"),
     )
+    status, told = refused(tmp_path, "--tls-cert", "cert.pem")
+    assert status == 1
+    assert told == (
+        "Error: cert.pem: there is no private key in the file of the certificate. Name the "
+        "file of the key with --tls-key.\n"
+    )
     for cert, private, words in (
         (b"nothing", key, "cert.pem"),
         (good, other, "belong together"),

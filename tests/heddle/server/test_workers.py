@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import socket
+import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -190,9 +191,14 @@ def test_a_worker_that_is_stuck_is_seen_from_the_others(tmp_path: Path) -> None:
             served.until(lambda: served.metric(up) == 0)
             shown = trio.run(watched, served.ws)["server"]
             assert (shown["workers"], shown["answering"]) == (2, 1)
+            since = time.monotonic()
+            listed = served.ask("GET", "/v1/runs").json
+            assert listed == {"runs": [], "unansweredWorkers": [0]}
+            assert time.monotonic() - since < 9
         finally:
             os.kill(stuck, signal.SIGCONT)
         served.until(lambda: served.metric(up) == 1)
+        assert served.ask("GET", "/v1/runs").json == {"runs": []}
 
 
 def test_a_reload_reads_everything_anew_and_drops_no_stream(tmp_path: Path) -> None:
