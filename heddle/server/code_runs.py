@@ -7,10 +7,17 @@ work = CodeRun(engine, brought, prepared, …)   written, opened and removed aro
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
+import trio
 from msgspec import Struct
 
 from heddle.events import Event
-from heddle.installation import NOTHING, Installed, installed_of, open_plugins
+from heddle.installation import (
+    NOTHING,
+    Installed,
+    OpenPlugins,
+    installed_of,
+    open_plugins,
+)
 from heddle.launch import Engine, Prepared
 from heddle.server.code import SUFFIXES, Code, command_of
 from heddle.server.failures import SubmissionRefused
@@ -167,15 +174,28 @@ class CodeRun:
     async def execute(self, inputs: Mapping[str, Any], /) -> Mapping[str, Any]:
         """Do it."""
         brought = self._brought
-        async with (
-            brought.folder.open(),
-            open_plugins(brought.plugins, log=unheard, patience=self._patience) as opened,
-        ):
-            engine = self._engine.bringing(
-                brought.tools, within=brought.folder.work, plugins=opened
-            )
-            work = engine.new_run(
-                self._prepared, self._report, stream=self._stream, trace=self._trace
-            )
-            self._work = work
-            return await work.execute(inputs)
+        with trio.CancelScope() as completing:
+            async with (
+                brought.folder.open(),
+                open_plugins(
+                    brought.plugins, log=unheard, patience=self._patience
+                ) as opened,
+            ):
+                result = await self._execute(opened, inputs)
+                # Who follows it has been told so: whoever hangs up then ends nothing.
+                completing.shield = True
+        return result
+
+    async def _execute(
+        self, opened: OpenPlugins, inputs: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        """The same, with everything there."""
+        brought = self._brought
+        engine = self._engine.bringing(
+            brought.tools, within=brought.folder.work, plugins=opened
+        )
+        work = engine.new_run(
+            self._prepared, self._report, stream=self._stream, trace=self._trace
+        )
+        self._work = work
+        return await work.execute(inputs)

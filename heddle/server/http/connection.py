@@ -407,7 +407,10 @@ class Connection:
             if not self._begun:
                 return await self._respond(request, self._failure(request, error))
             # Without its last chunk the client knows that it has only half.
-            self._shared.report.crashed(request, error)
+            if isinstance(error, Refusal):
+                self._shared.report.refused(error, self.client)
+            else:
+                self._shared.report.crashed(request, error)
             return False
         self.phase = Phase.ANSWERING
         await writer.finish()

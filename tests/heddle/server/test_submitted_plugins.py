@@ -318,6 +318,30 @@ serve({"Busy": {"execute": execute}})
     assert running.ask("POST", "/v1/runs", body).status == 500
 
 
+def test_a_run_that_was_told_to_have_completed_has(running: Served, code: Path) -> None:
+    """Hanging up while its plugin still says goodbye is too late to cancel anything."""
+    source = """
+import time
+from heddle.plugin import serve
+
+serve({"Slow": {"execute": lambda given, ctx: {"output": {"out": "done"}}}},
+      shutdown=lambda: time.sleep(0.5))
+"""
+    body = {"flow": alone("Slow"), "plugins": [brought(source, "py", "Slow")]}
+    with running.opened("POST", "/v1/runs?stream=true", body) as events:
+        run = events.headers["heddle-run"]
+        while b"flow_complete" not in events.readline():
+            pass
+    ended = running.until(
+        lambda: [
+            each
+            for each in running.runs()
+            if each["run"] == run and each["status"] != "running"
+        ]
+    )
+    assert ended[0]["status"] == "completed"
+
+
 STUBBORN = {
     "py": """
 import os, signal, subprocess, time

@@ -449,6 +449,22 @@ async def test_a_stream_that_fails_is_cut_off_so_that_the_client_knows() -> None
         assert served.report.crashes == [error]
 
 
+async def test_a_stream_that_cannot_go_on_is_cut_off_and_is_no_bug() -> None:
+    refusal = Refusal(503, "who knows the rest is gone")
+
+    async def write(writer: Writer) -> None:
+        await writer.write(b"half")
+        raise refusal
+
+    async def handler(request: Request) -> Answer:
+        return StreamedResponse(200, (), write)
+
+    async with serving(handler) as served, served.connect() as peer:
+        await peer.send(GET)
+        assert not (await peer.rest()).endswith(b"0\r\n\r\n")
+        assert served.report.refusals == [refusal]
+
+
 async def test_a_stream_that_fails_before_its_head_is_an_ordinary_failure() -> None:
     async def write(writer: Writer) -> None:
         raise Refusal(503, "draining")
