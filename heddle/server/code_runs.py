@@ -174,6 +174,7 @@ class CodeRun:
     async def execute(self, inputs: Mapping[str, Any], /) -> Mapping[str, Any]:
         """Do it."""
         brought = self._brought
+        result: Mapping[str, Any] = {}
         with trio.CancelScope() as completing:
             async with (
                 brought.folder.open(),
