@@ -58,19 +58,26 @@ const seams = every(['nodeError', 'node', 'toolCall', 'modelCall', 'agentRound']
 serve(every(['Audit', 'Budget', 'Gate', 'Limit'], seams));
 """
 
-# The bare echo in JavaScript; `CHILD` is the one in Python.
+# The bare echo in JavaScript, with reads and writes that no stream is between; `CHILD` is
+# the one in Python.
 ECHO: Final = r"""
+import { writeSync } from 'node:fs';
+import { Socket } from 'node:net';
+
 let cut = '';
-process.stdin.setEncoding('utf8').on('data', (text) => {
-  const lines = (cut + text).split('\n');
+const buffer = Buffer.alloc(65536);
+const callback = (length) => {
+  const lines = (cut + buffer.toString('latin1', 0, length)).split('\n');
   cut = lines.pop();
   let out = '';
   for (const line of lines) {
     const at = line.indexOf(',"method"');
     out += `${line.slice(0, at)},"result":${line.slice(line.indexOf('"params":') + 9)}\n`;
   }
-  process.stdout.write(out);
-});
+  writeSync(1, out, null, 'latin1');
+  return true;
+};
+new Socket({ fd: 0, writable: false, onread: { buffer, callback } });
 """
 
 # Every half of the flow is met as often as `MET` says when nothing in it fails.

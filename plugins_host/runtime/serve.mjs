@@ -5,11 +5,14 @@
  *     serve({ RetryPolicy: { nodeError: { after: (event, ctx) => ({ action: 'pass' }) } } });
  *
  * Frames come in on stdin and go out on stdout, one JSON object a line; all the answers to
- * one read go out in one write. stdout belongs to the protocol, so the console and
- * `process.stdout.write` go to stderr.
+ * one read go out in one write. stdin and stdout belong to the protocol, so the console and
+ * `process.stdout.write` go to stderr, and `process.stdin` is empty.
  */
 
 import { Console } from 'node:console';
+import { writeSync } from 'node:fs';
+import { Socket } from 'node:net';
+import { Readable } from 'node:stream';
 
 const PROTOCOL = 1;
 const FEATURES = ['consult'];
@@ -35,9 +38,28 @@ const STORE = {
 
 const A_VERDICT = "a verdict, such as { action: 'proceed' } or { action: 'pass' }";
 
+/**
+ * Characters of a frame beyond which its lazy copies pay: a getter costs more than to copy
+ * a small state, which nearly all are.
+ */
+const LARGE = 4096;
+
+/** Characters that are written without a stream between; more than most pipes take at once. */
+const SHORT = 32 * 1024;
+
+const READ = 64 * 1024;
+
+/** How many different beginnings of frames for several are kept; a heddle has some twenty. */
+const HEADS = 256;
+
 const write = process.stdout.write.bind(process.stdout);
 process.stdout.write = process.stderr.write.bind(process.stderr);
 globalThis.console = new Console({ stdout: process.stderr, stderr: process.stderr });
+
+const realStdin = Object.getOwnPropertyDescriptor(process, 'stdin');
+const nothing = new Readable({ read() {} });
+nothing.push(null);
+Object.defineProperty(process, 'stdin', { value: nothing, configurable: true });
 
 class HandlerMissing extends Error {
   name = 'HandlerMissing';
@@ -61,7 +83,17 @@ const complain = (text) => process.stderr.write(`heddle: ${text}\n`);
 const isObject = (value) =>
   value !== null && typeof value === 'object' && !Array.isArray(value);
 
-const copy = (value) => (value === undefined ? undefined : JSON.parse(JSON.stringify(value)));
+/** A copy of what JSON.parse made. */
+function copy(value) {
+  if (typeof value !== 'object' || value === null) return value;
+  if (Array.isArray(value)) return value.map(copy);
+  const mine = { ...value };
+  for (const name in mine) {
+    const inner = mine[name];
+    if (typeof inner === 'object' && inner !== null) mine[name] = copy(inner);
+  }
+  return mine;
+}
 
 // --- out ----------------------------------------------------------------------------
 
@@ -74,7 +106,31 @@ function flush() {
   if (out.length === 0) return;
   const text = out.length === 1 ? `${out[0]}\n` : out.join('\n') + '\n';
   out = [];
-  write(text);
+  put(text);
+}
+
+/** Writes that the stream has taken and not done: what follows goes behind them. */
+let behind = 0;
+
+/**
+ * Writes to the pipe. A stream makes objects for each write that only a full collection
+ * frees, so it gets what is long, and what there is no room for now.
+ */
+function put(text) {
+  let rest = text;
+  if (behind === 0 && text.length <= SHORT) {
+    try {
+      const written = writeSync(1, text);
+      if (written === Buffer.byteLength(text)) return;
+      rest = Buffer.from(text).subarray(written);
+    } catch (error) {
+      if (error.code !== 'EAGAIN') process.exit(0);
+    }
+  }
+  behind += 1;
+  write(rest, () => {
+    behind -= 1;
+  });
 }
 
 function send(frame) {
@@ -134,12 +190,14 @@ const calls = new Map();
 const replies = new Map();
 let lastReverse = 0;
 
+const NONE = Object.freeze([]);
+
 /** One question that is being answered. What its handler asks of heddle names it. */
 class Call {
   constructor(id) {
     this.id = id;
     this.componentType = '';
-    this.cancels = [];
+    this.cancels = NONE;
     this.controller = null;
   }
 
@@ -152,7 +210,7 @@ class Call {
   }
 
   cancel(id) {
-    this.cancels.push(id);
+    this.cancels = [...this.cancels, id];
     this.controller?.abort();
     for (const [reverse, reply] of replies) {
       if (reply.call === this) {
@@ -182,14 +240,14 @@ class Context {
   #call;
   #workspace;
 
-  constructor(call, component, told = {}, workspace = undefined) {
+  constructor(call, component, told = undefined, workspace = undefined) {
     this.#call = call;
     this.#workspace = workspace;
     this.component = isObject(component) ? component : {};
     if ('llm_config' in this.component && !('llmConfig' in this.component)) {
       this.component.llmConfig = this.component.llm_config;
     }
-    Object.assign(this, told);
+    if (told !== undefined) Object.assign(this, told);
   }
 
   // Functions that a handler may take out: ({ log }) => log('info', '…'). Each is made when
@@ -282,129 +340,150 @@ function withOutput(answer, label) {
 const then = (value, next) =>
   typeof value?.then === 'function' ? value.then(next) : next(value);
 
-function contextOf(call, params, half, component, honoured) {
+function contextOf(call, { seam, half }, { attempt, maxAttempts }, component, honoured) {
   const context = new Context(call, component);
-  context.seam = params.seam;
+  context.seam = seam;
   context.half = half;
-  context.attempt = params.attempt ?? 1;
-  context.maxAttempts = params.maxAttempts ?? 1;
+  context.attempt = attempt ?? 1;
+  context.maxAttempts = maxAttempts ?? 1;
   context.admits = honoured;
   return context;
 }
 
 function askOne(call, params, half) {
-  const { componentType, seam, subject = {}, input, outcome } = params;
+  const { componentType, seam, component } = params;
   call.componentType = componentType;
   const holder = findHalf(componentType, seam, half);
-  const event = half === 'before' ? { subject, input: input ?? {} } : { subject, outcome };
-  if (half === 'after' && input !== undefined) event.input = input;
+  const event = asItIs(half, params.subject, params.input, params.outcome);
   const honoured = admits.get(`${seam}.${half}`) ?? [];
-  const answer = holder[half](event, contextOf(call, params, half, params.component, honoured));
+  const answer = holder[half](event, contextOf(call, { seam, half }, params, component, honoured));
   return then(answer, (said) => read(said, `${componentType} ${seam}.${half}`, A_VERDICT));
 }
 
 /**
  * Asks several in order, as heddle would one by one; the first that settles ends it. Each
- * is shown a copy of its own, made when it looks, so that what one does to it changes
- * nothing for the next. A verdict that does not count here ends it too: heddle refuses it,
- * and nobody is asked after a fault.
+ * is shown a copy of its own, so that what one does to it changes nothing for the next. A
+ * verdict that does not count here ends it too: heddle refuses it, and nobody is asked
+ * after a fault.
  */
 function consult(call, params) {
-  return new Consultation(call, params).goOn();
+  return new Consultation(call, new Plan(params), params, true).goOn();
+}
+
+/** Who is asked in a frame for several, and where: all that comes before its subject. */
+class Plan {
+  constructor({ seam, half, ask = [], checked }) {
+    this.seam = seam;
+    this.half = half;
+    this.place = `${seam}.${half}`;
+    this.consent = half === 'before' ? 'proceed' : 'pass';
+    this.consented = `{"action":"${this.consent}"}`;
+    this.checked = checked === true;
+    this.steps = ask.map(({ componentType, component }) => {
+      const said = `{"componentType":${JSON.stringify(componentType)},"verdict":`;
+      return { componentType, component, said, consented: `${said}${this.consented}}` };
+    });
+  }
 }
 
 /** Several questions in one frame, on the way from one handler to the next. */
 class Consultation {
-  constructor(call, params) {
+  constructor(call, plan, params, large) {
     this.call = call;
+    this.plan = plan;
     this.params = params;
-    this.ask = params.ask ?? [];
+    this.large = large;
     this.input = params.input;
-    this.place = `${params.seam}.${params.half}`;
-    this.consent = params.half === 'before' ? 'proceed' : 'pass';
-    this.consented = `{"action":"${this.consent}"}`;
-    this.admits = admits.get(this.place);
-    this.verdicts = [];
+    this.admits = admits.get(plan.place);
+    this.verdicts = '';
     this.next = 0;
     this.told = performance.now();
   }
 
   /** Asks one after the other, without giving way unless a handler does. */
   goOn() {
-    while (this.next < this.ask.length) {
-      const { componentType, component } = this.ask[this.next++];
-      this.begin(componentType);
+    const { steps } = this.plan;
+    while (this.next < steps.length) {
+      const step = steps[this.next++];
       let answer;
       try {
-        answer = this.question(componentType, component);
+        answer = this.question(step);
       } catch (error) {
-        this.failed(componentType, error);
+        this.failed(step, error);
         break;
       }
-      if (typeof answer?.then === 'function') return this.later(componentType, answer);
-      if (!this.take(componentType, answer)) break;
+      if (typeof answer?.then === 'function') return this.later(step, answer);
+      if (!this.take(step, answer)) break;
     }
-    return new Encoded(`{"verdicts":[${this.verdicts.join(',')}]}`);
+    return new Encoded(`{"verdicts":[${this.verdicts}]}`);
   }
 
   /** The same, from the answer of a handler that takes its time. */
-  async later(componentType, promised) {
+  async later(step, promised) {
     let goesOn = false;
     try {
-      goesOn = this.take(componentType, await promised);
+      goesOn = this.take(step, await promised);
     } catch (error) {
-      this.failed(componentType, error);
+      this.failed(step, error);
     }
-    if (!goesOn) this.next = this.ask.length;
+    if (!goesOn) this.next = this.plan.steps.length;
     return this.goOn();
   }
 
-  begin(componentType) {
-    this.call.componentType = componentType;
+  question({ componentType, component }) {
+    const { call, params } = this;
+    const { seam, half, steps } = this.plan;
+    call.componentType = componentType;
     if (this.next > 1 && performance.now() - this.told > A_WHILE) {
       this.told = performance.now();
-      send(JSON.stringify({ id: this.call.id, partial: { at: componentType } }));
+      send(JSON.stringify({ id: call.id, partial: { at: componentType } }));
     }
-  }
-
-  question(componentType, component) {
-    const { seam, half, subject, outcome } = this.params;
     const holder = findHalf(componentType, seam, half);
-    const event = eventOf(half, subject, this.input, outcome);
+    // The last one may have what is left.
+    const as = this.next === steps.length ? asItIs : this.large ? copiedLate : copiedNow;
+    const event = as(half, params.subject, this.input, params.outcome);
     const honoured = this.admits ?? [];
-    return holder[half](event, contextOf(this.call, this.params, half, component, honoured));
+    return holder[half](event, contextOf(call, this.plan, params, copy(component), honoured));
   }
 
   /** Takes what a handler answered; whether the next one is to be asked. */
-  take(componentType, answer) {
+  take(step, answer) {
+    const { plan } = this;
     let encoded;
     try {
-      const verdict = isObject(answer) ? answer : read(answer, `${componentType} ${this.place}`, A_VERDICT);
-      encoded = isBare(verdict, this.consent)
-        ? this.consented
-        : (JSON.stringify(verdict) ?? 'null');
+      const verdict = isObject(answer)
+        ? answer
+        : read(answer, `${step.componentType} ${plan.place}`, A_VERDICT);
+      if (isBare(verdict, plan.consent)) {
+        this.add(step.consented);
+        return this.call.cancels.length === 0;
+      }
+      encoded = JSON.stringify(verdict) ?? 'null';
     } catch (error) {
-      this.failed(componentType, error);
+      this.failed(step, error);
       return false;
     }
-    this.verdicts.push(`{"componentType":${quoted(componentType)},"verdict":${encoded}}`);
-    if (this.call.cancels.length > 0) return false;
-    if (encoded === this.consented) return true;
+    this.add(`${step.said}${encoded}}`);
+    if (this.call.cancels.length > 0 || this.next === plan.steps.length) return false;
     // What counts is what heddle reads: toJSON or an undefined may have made it another.
     const verdict = JSON.parse(encoded);
-    if (verdict?.action === this.consent) return true;
+    if (verdict?.action === plan.consent) return true;
     if (verdict?.action !== 'modify' || !isObject(verdict.input)) return false;
     if (!(this.admits ?? NOTHING_KNOWN).includes('modify')) return false;
     // Where heddle checks a modified input, it asks those that are left by itself.
-    if (this.params.checked === true) return false;
+    if (plan.checked) return false;
     const { input } = verdict;
-    this.input = this.params.seam === 'modelCall' ? edited(this.input, input) : input;
+    this.input = plan.seam === 'modelCall' ? edited(this.input, input) : input;
     return this.input !== undefined;
   }
 
-  failed(componentType, error) {
-    report(this.call, error, `${componentType} ${this.place}`);
-    this.verdicts.push(JSON.stringify({ componentType, error: describe(error) }));
+  add(said) {
+    this.verdicts = this.verdicts === '' ? said : `${this.verdicts},${said}`;
+  }
+
+  failed({ componentType }, error) {
+    report(this.call, error, `${componentType} ${this.plan.place}`);
+    this.add(JSON.stringify({ componentType, error: describe(error) }));
   }
 }
 
@@ -413,15 +492,6 @@ function isBare(verdict, word) {
   if (verdict.action !== word || Object.getPrototypeOf(verdict) !== Object.prototype) return false;
   for (const name in verdict) if (name !== 'action') return false;
   return verdict.toJSON === undefined && Object.hasOwn(verdict, 'action');
-}
-
-const quotes = new Map();
-
-/** A component type as JSON; there are few. */
-function quoted(name) {
-  let text = quotes.get(name);
-  if (text === undefined) quotes.set(name, (text = JSON.stringify(name)));
-  return text;
 }
 
 /** A heddle that did not say what a half admits is taken to admit a change. */
@@ -464,35 +534,28 @@ function edited(request, change) {
 const isMessage = (value) =>
   isObject(value) && typeof value.role === 'string' && typeof value.content === 'string';
 
-function eventOf(half, subject = {}, input, outcome) {
+// What a handler is shown, in three ways with the same properties.
+
+function asItIs(half, subject = {}, input, outcome) {
+  if (half === 'before') return { subject, input: input ?? {} };
+  return input === undefined ? { subject, outcome } : { subject, input, outcome };
+}
+
+const copiedNow = (half, subject, input, outcome) =>
+  asItIs(half, copy(subject), copy(input), copy(outcome));
+
+/** Copied when it is looked at. */
+function copiedLate(half, subject, input, outcome) {
   let mine;
   let settled;
-  const mySubject = { ...subject };
-  if (half === 'before') {
-    return {
-      subject: mySubject,
-      get input() {
-        return (mine ??= copy(input ?? {}));
-      },
-    };
+  const event = asItIs(half, { ...subject }, input, outcome);
+  if ('input' in event) {
+    Object.defineProperty(event, 'input', { get: () => (mine ??= copy(input ?? {})) });
   }
-  if (input === undefined) {
-    return {
-      subject: mySubject,
-      get outcome() {
-        return (settled ??= outcomeOf(outcome));
-      },
-    };
+  if ('outcome' in event) {
+    Object.defineProperty(event, 'outcome', { get: () => (settled ??= outcomeOf(outcome)) });
   }
-  return {
-    subject: mySubject,
-    get input() {
-      return (mine ??= copy(input));
-    },
-    get outcome() {
-      return (settled ??= outcomeOf(outcome));
-    },
-  };
+  return event;
 }
 
 function outcomeOf(outcome) {
@@ -638,6 +701,7 @@ for (const [verb, name] of Object.entries(STORE)) {
 
 function receive(line) {
   if (line === '' || line === '\r') return;
+  if (line.length <= LARGE && beginKnown(line)) return;
   let frame;
   try {
     frame = JSON.parse(line);
@@ -648,16 +712,61 @@ function receive(line) {
   if (!isObject(frame)) return;
   if (typeof frame.method !== 'string') settle(frame);
   else if (frame.method === 'cancel') cancel(frame);
-  else begin(frame);
+  else begin(frame.id, frame.method, frame.params ?? {});
 }
 
-function begin({ id, method, params }) {
+/**
+ * Plans, by the text that they were made of. heddle begins all its frames at one half with
+ * the same text, which is longer than the rest of most: it is parsed once.
+ */
+const heads = new Map();
+const CONSULT = ',"method":"consult","params":';
+const SUBJECT = ',"subject":';
+
+/**
+ * Begins a question to several whose text begins as another's did; whether it was one.
+ *
+ *     {"id":7,"method":"consult","params":{"seam":…,"ask":[…],"subject":…,"attempt":1}}
+ *                                         └ head ───────────┘└ rest ────────────────┘
+ */
+function beginKnown(line) {
+  if (!line.startsWith('{"id":') || !line.endsWith('}}')) return false;
+  let at = 6;
+  let id = 0;
+  for (let digit = line.charCodeAt(at) - 48; digit >= 0 && digit <= 9; ) {
+    id = id * 10 + digit;
+    digit = line.charCodeAt(++at) - 48;
+  }
+  if (at === 6 || at > 21 || !line.startsWith(CONSULT, at)) return false;
+  const start = at + CONSULT.length;
+  const end = line.indexOf(SUBJECT, start);
+  if (end === -1) return false;
+  const head = line.slice(start, end);
+  let plan = heads.get(head);
+  let rest;
+  try {
+    // That both parts are whole proves that this is where one of them ends: a head is cut
+    // inside no text and no list, and with the rest goes the end of the frame.
+    plan ??= new Plan(JSON.parse(`${head}}`));
+    rest = JSON.parse(`{${line.slice(end + 1, -1)}`);
+  } catch {
+    return false;
+  }
+  if (heads.size < HEADS) heads.set(head, plan);
+  begin(id, 'consult', rest, plan);
+  return true;
+}
+
+function begin(id, method, params, plan = undefined) {
   const call = new Call(id);
   calls.set(id, call);
   try {
     const verb = Object.hasOwn(VERBS, method) ? VERBS[method] : undefined;
     if (verb === undefined) throw new HandlerMissing(`there is no verb '${method}'`);
-    const result = verb(call, params ?? {});
+    const result =
+      plan === undefined
+        ? verb(call, params)
+        : new Consultation(call, plan, params, false).goOn();
     if (typeof result?.then === 'function') {
       result.then(
         (kept) => end(call, method, kept),
@@ -760,28 +869,48 @@ globalThis.serve = function serve(given, chosen = {}) {
   }
   handlers = given;
   options = chosen ?? {};
-  let cut = [];
-  process.stdin.on('data', (chunk) => {
-    const last = chunk.lastIndexOf(10);
-    if (last === -1) {
-      cut.push(chunk);
-      return;
-    }
-    const text =
-      cut.length === 0
-        ? chunk.toString('utf8', 0, last)
-        : Buffer.concat([...cut, chunk.subarray(0, last)]).toString('utf8');
-    cut = last + 1 < chunk.length ? [chunk.subarray(last + 1)] : [];
-    flushing = true;
-    if (text.includes('\n')) for (const line of text.split('\n')) receive(line);
-    else receive(text);
-    flush();
-  });
-  process.stdin.on('end', () => {
+  listen(dataTaken, () => {
     if (cut.length > 0) receive(Buffer.concat(cut).toString('utf8'));
     void closed();
   });
 };
+
+/** The pieces of a line whose end has not arrived. */
+let cut = [];
+
+function dataTaken(chunk) {
+  const last = chunk.lastIndexOf(10);
+  if (last === -1) {
+    cut.push(Buffer.from(chunk));
+    return;
+  }
+  const text =
+    cut.length === 0
+      ? chunk.utf8Slice(0, last)
+      : Buffer.concat([...cut, chunk.subarray(0, last)]).toString('utf8');
+  cut = last + 1 < chunk.length ? [Buffer.from(chunk.subarray(last + 1))] : [];
+  flushing = true;
+  if (text.includes('\n')) for (const line of text.split('\n')) receive(line);
+  else receive(text);
+  flush();
+}
+
+/** Calls `take` with what arrives on stdin, in a buffer that is used again, then `end`. */
+function listen(take, end) {
+  const buffer = Buffer.allocUnsafe(READ);
+  const callback = (length) => {
+    take(buffer.subarray(0, length));
+    return true;
+  };
+  let stdin;
+  try {
+    stdin = new Socket({ fd: 0, writable: false, onread: { buffer, callback } });
+  } catch {
+    // A file or a terminal: somebody tries the plugin by hand.
+    stdin = realStdin.get.call(process).on('data', take);
+  }
+  stdin.on('end', end);
+}
 
 // The pipe's other end is gone, and with it whoever the answers were for.
 process.stdout.on('error', () => process.exit(0));

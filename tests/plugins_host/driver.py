@@ -76,8 +76,9 @@ class Driver:
             remaining = remaining[self.process.stdin.write(remaining) :]
 
     def send(self, *frames: dict[str, Any]) -> None:
-        """Frames, in one write."""
-        self.write(b"".join(json.dumps(frame).encode() + b"\n" for frame in frames))
+        """Frames, in one write, as compact as heddle's own."""
+        encode = json.JSONEncoder(separators=(",", ":")).encode
+        self.write(b"".join(encode(frame).encode() + b"\n" for frame in frames))
 
     def receive(self) -> dict[str, Any]:
         """The next frame; lines that cannot be one are put into ``strays``."""
@@ -182,9 +183,9 @@ def question(component_type: str, seam: str = "toolCall", **keys: Any) -> dict[s
 def consult(
     seam: str, half: str, *ask: str | tuple[str, dict[str, Any]], **keys: Any
 ) -> Any:
-    """The params of ``consult``."""
+    """The params of ``consult``, who is asked before the subject as heddle writes it."""
     whole = question("", seam, **keys)
     del whole["componentType"], whole["component"]
     named = [(each, {}) if isinstance(each, str) else each for each in ask]
     asked = [{"componentType": name, "component": settings} for name, settings in named]
-    return {**whole, "half": half, "ask": asked}
+    return {"seam": seam, "half": half, "ask": asked, **whole}

@@ -1,7 +1,9 @@
 """What is the JavaScript runtime's own: the global ``serve``, and JavaScript's mishaps."""
 
+import json
 import shutil
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -166,6 +168,36 @@ def test_the_console_and_stdout_go_to_stderr(start: Start) -> None:
 # --- cancelling and reverse calls -------------------------------------------------------
 
 
+def test_stdin_is_empty_for_the_plugin(start: Start) -> None:
+    plugin = start(
+        "let read = ''; let over = false;"
+        "process.stdin.on('data', (data) => (read += data)).on('end', () => (over = true));"
+        + serving("() => ({ action: 'replace', value: { read, over } })")
+    )
+
+    assert plugin.ask("before", asked())["value"] == {"read": "", "over": True}
+
+
+def test_answers_that_nobody_reads_yet_wait_in_order(start: Start) -> None:
+    plugin = start(
+        serving("({ input }) => ({ action: 'reject', reason: 'ä'.repeat(input.n) })")
+    )
+    lengths = [n % 7 * 10_000 + 1 for n in range(100)]
+    sent = threading.Thread(
+        target=plugin.send,
+        args=[
+            {"id": n, "method": "before", "params": asked(input={"n": n})} for n in lengths
+        ],
+    )
+    sent.start()
+    sent.join(timeout=60)
+
+    answers = [plugin.receive() for _ in lengths]
+
+    assert [each["id"] for each in answers] == lengths
+    assert [len(each["result"]["reason"]) for each in answers] == lengths
+
+
 def test_the_signal_is_an_abort_signal_that_other_functions_take(start: Start) -> None:
     plugin = start(
         "import { setTimeout } from 'node:timers/promises';\n"
@@ -261,6 +293,52 @@ def test_each_is_shown_copies_that_go_as_deep_as_the_data(start: Start) -> None:
 
     assert last_of("Spoils", "Spoils", "Sees") == {"tool": "shell", **shown}
     assert last_of("Spoils", "Own")["input"] == {"deep": [1, "mine"]}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"deep": {"list": [1]}},
+        {"text": '{"a":1},"subject":{}'},
+        {"text": '"}],"subject":{"nodeName":"no"},"input":{}}}'},
+        {"subject": {}, "then": 1},
+        {"first": 1, "subject": {"nodeName": "no"}},
+    ],
+)
+def test_a_frame_is_read_alike_however_it_and_its_settings_are_written(
+    start: Start, settings: dict[str, Any]
+) -> None:
+    plugin = start(
+        """
+        const before = ({ subject, input }, ctx) => {
+          const seen = JSON.stringify({ subject, input, ctx, place: [ctx.seam, ctx.half] });
+          ctx.component.mine = input.more = subject.nodeName = 'spoilt';
+          return { action: 'reject', reason: seen };
+        };
+        const lets = () => ({ action: 'proceed' });
+        serve({ Lets: { toolCall: { before: lets } }, P: { toolCall: { before } } });
+        """
+    )
+    small = {"n": [1, {"x": "ä"}], "__proto__": {"y": 1}}
+    for given in (small, {**small, "long": "x" * 10_000}):
+        params = consult("toolCall", "before", "Lets", ("P", settings), input=given)
+        frame = {"method": "consult", "params": params}
+        plugin.write(json.dumps({"id": 7, **frame}).encode() + b"\n")
+        plugin.write(json.dumps({**frame, "id": 7}).encode() + b"\r\n")
+        compact = [{"id": 7, **frame}, {"id": "7", **frame}, {"id": 7, **frame}]
+        plugin.send(*compact)
+
+        results = [plugin.receive()["result"] for _ in range(5)]
+
+        assert results == results[:1] * 5
+        seen = json.loads(results[0]["verdicts"][1]["verdict"]["reason"])
+        assert seen["input"] == given
+        assert seen["ctx"]["component"] == settings
+        assert (seen["subject"]["nodeName"], seen["place"]) == (
+            "ask",
+            ["toolCall", "before"],
+        )
 
 
 @pytest.mark.parametrize(
