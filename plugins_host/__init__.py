@@ -11,26 +11,7 @@ from plugins_host.faults import Fault, nearest, one_of, sentence
 from plugins_host.json_faults import not_json
 
 if TYPE_CHECKING:
-    from plugins_host.chain import (
-        AfterOutcome,
-        Asker,
-        Asking,
-        BeforeOutcome,
-        Chain,
-        Erred,
-        Failed,
-        Link,
-        MiddlewareFailure,
-        Outcome,
-        Passed,
-        PolicyWarning,
-        Proceeded,
-        Rejected,
-        Replaced,
-        RetryGranted,
-        ShownError,
-        Succeeded,
-    )
+    from plugins_host.chain import Chain
     from plugins_host.channel import (
         PluginLine,
         PluginLog,
@@ -70,6 +51,7 @@ if TYPE_CHECKING:
     from plugins_host.inprocess import (
         InProcessPlugin,
     )
+    from plugins_host.links import Asker, Asking, Link
     from plugins_host.loading import (
         BroughtPlugin,
         InProcess,
@@ -97,6 +79,22 @@ if TYPE_CHECKING:
     )
     from plugins_host.model_edits import (
         response_fields,
+    )
+    from plugins_host.outcomes import (
+        AfterOutcome,
+        BeforeOutcome,
+        Erred,
+        Failed,
+        MiddlewareFailure,
+        Outcome,
+        Passed,
+        PolicyWarning,
+        Proceeded,
+        Rejected,
+        Replaced,
+        RetryGranted,
+        ShownError,
+        Succeeded,
     )
     from plugins_host.payload import (
         Payload,
@@ -155,29 +153,16 @@ if TYPE_CHECKING:
     )
 
 _HOMES: Final = {
-    "chain": (
-        "AfterOutcome",
-        "Asker",
-        "Asking",
-        "BeforeOutcome",
-        "Chain",
-        "Erred",
-        "Failed",
-        "Link",
-        "MiddlewareFailure",
-        "Outcome",
-        "Passed",
-        "PolicyWarning",
-        "Proceeded",
-        "Rejected",
-        "Replaced",
-        "RetryGranted",
-        "ShownError",
-        "Succeeded",
-    ),
+    "chain": ("Chain",),
     "channel": (
         "PluginLine",
         "PluginLog",
+    ),
+    "chatting": (
+        "CHAT",
+        "Assembly",
+        "Chunk",
+        "chat",
     ),
     "check": (
         "Finding",
@@ -204,17 +189,51 @@ _HOMES: Final = {
         "Handlers",
     ),
     "inprocess": ("InProcessPlugin",),
+    "links": (
+        "Asker",
+        "Asking",
+        "Link",
+    ),
     "loading": (
         "BroughtPlugin",
-        "PluginRefused",
-        "load_brought",
         "InProcess",
         "LoadedPlugins",
         "OutOfProcess",
         "Plugin",
+        "PluginRefused",
+        "load_brought",
         "load_plugins",
     ),
+    "manifest": (
+        "EncoderComponent",
+        "Kind",
+        "NodeComponent",
+        "PlainComponent",
+        "ProviderComponent",
+        "TransformComponent",
+    ),
+    "manifest_problems": (
+        "ManifestError",
+        "ManifestProblem",
+    ),
+    "manifest_schemas": ("tool_schema_problem",),
     "model_edits": ("response_fields",),
+    "outcomes": (
+        "AfterOutcome",
+        "BeforeOutcome",
+        "Erred",
+        "Failed",
+        "MiddlewareFailure",
+        "Outcome",
+        "Passed",
+        "PolicyWarning",
+        "Proceeded",
+        "Rejected",
+        "Replaced",
+        "RetryGranted",
+        "ShownError",
+        "Succeeded",
+    ),
     "payload": ("Payload",),
     "pipes": (
         "PipeInlet",
@@ -240,12 +259,12 @@ _HOMES: Final = {
         "ReverseRefused",
     ),
     "seams": (
-        "AgentSubject",
         "HANDSHAKE_HALVES",
+        "SEAMS",
+        "AgentSubject",
         "Half",
         "NodePath",
         "NodeSubject",
-        "SEAMS",
         "Seam",
         "Subject",
         "ToolSubject",
@@ -253,37 +272,18 @@ _HOMES: Final = {
     "verbs": (
         "APPLY",
         "APPLY_POST",
+        "CALL_TOOL",
+        "EXECUTE",
+        "LIST_TOOLS",
         "AnswerRefused",
         "Answerer",
         "Applied",
-        "CALL_TOOL",
         "Called",
-        "EXECUTE",
         "Executed",
-        "LIST_TOOLS",
         "Listed",
         "ListedTool",
         "Served",
         "Verb",
-    ),
-    "manifest": (
-        "EncoderComponent",
-        "Kind",
-        "NodeComponent",
-        "PlainComponent",
-        "ProviderComponent",
-        "TransformComponent",
-    ),
-    "manifest_problems": (
-        "ManifestError",
-        "ManifestProblem",
-    ),
-    "manifest_schemas": ("tool_schema_problem",),
-    "chatting": (
-        "Assembly",
-        "CHAT",
-        "Chunk",
-        "chat",
     ),
 }
 _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}

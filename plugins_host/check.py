@@ -20,12 +20,16 @@ import trio
 import trio.lowlevel
 from msgspec import Raw, Struct
 
-from plugins_host.chain import (
-    Asker,
-    Asking,
-    Chain,
+from plugins_host.chain import Chain
+from plugins_host.channel import CANCEL_PATIENCE, PluginLine
+from plugins_host.conversation import ModelRequest, ModelResponse
+from plugins_host.faults import Fault, sentence
+from plugins_host.fleet import Fleet
+from plugins_host.inprocess import InProcessPlugin
+from plugins_host.links import Asker, Asking, Link
+from plugins_host.loading import InProcess, LoadedPlugins, Plugin
+from plugins_host.outcomes import (
     Failed,
-    Link,
     MiddlewareFailure,
     Passed,
     PolicyWarning,
@@ -34,12 +38,6 @@ from plugins_host.chain import (
     Replaced,
     RetryGranted,
 )
-from plugins_host.channel import CANCEL_PATIENCE, PluginLine
-from plugins_host.conversation import ModelRequest, ModelResponse
-from plugins_host.faults import Fault, sentence
-from plugins_host.fleet import Fleet
-from plugins_host.inprocess import InProcessPlugin
-from plugins_host.loading import InProcess, LoadedPlugins, Plugin
 from plugins_host.payload import EMPTY
 from plugins_host.process import PluginProcess
 from plugins_host.promises import Consultation, Promise, Verb, promises, together

@@ -12,7 +12,6 @@ from typing import Any, Final, TypeAlias, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
-from plugins_host.chain import Erred, Outcome, ShownError, Succeeded
 from plugins_host.chatting import CHAT, PIECE, Assembly
 from plugins_host.conversation import Message, ModelRequest, ModelResponse, ToolDefinition
 from plugins_host.faults import Fault, one_of
@@ -33,6 +32,7 @@ from plugins_host.manifest_schemas import (
     tool_schema_problem,
 )
 from plugins_host.model_edits import response_fields
+from plugins_host.outcomes import Erred, Outcome, ShownError, Succeeded
 from plugins_host.payload import Payload
 from plugins_host.seams import Half, NodeSubject, Seam, Subject, ToolSubject
 from plugins_host.verbs import (

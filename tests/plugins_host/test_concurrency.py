@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from actors import Supervisor
-from plugins_host.chain import (
-    Asking,
-    Chain,
+from plugins_host.chain import Chain
+from plugins_host.frames import Request
+from plugins_host.links import Asking, Link
+from plugins_host.outcomes import (
     Failed,
-    Link,
     MiddlewareFailure,
     Passed,
     Proceeded,
@@ -31,7 +31,6 @@ from plugins_host.chain import (
     RetryGranted,
     Succeeded,
 )
-from plugins_host.frames import Request
 from plugins_host.payload import Payload
 from plugins_host.process import PluginProcess
 from plugins_host.program import CAPABILITIES, PluginProgram

@@ -13,13 +13,15 @@ import trio
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from plugins_host.chain import (
+from plugins_host.chain import Chain
+from plugins_host.conversation import Message, ModelRequest
+from plugins_host.entry_point import RUNTIME
+from plugins_host.fleet import Fleet
+from plugins_host.links import Asking, Link
+from plugins_host.outcomes import (
     AfterOutcome,
-    Asking,
     BeforeOutcome,
-    Chain,
     Erred,
-    Link,
     MiddlewareFailure,
     PolicyWarning,
     Proceeded,
@@ -28,9 +30,6 @@ from plugins_host.chain import (
     ShownError,
     Succeeded,
 )
-from plugins_host.conversation import Message, ModelRequest
-from plugins_host.entry_point import RUNTIME
-from plugins_host.fleet import Fleet
 from plugins_host.payload import Payload
 from plugins_host.process import PluginProcess
 from plugins_host.program import PluginProgram, chosen_environment

@@ -10,11 +10,14 @@ import trio.lowlevel
 from trio.testing import MockClock
 
 from heddle.plugin import modify, pass_, proceed, replace, serve
-from plugins_host.chain import (
-    Asking,
-    Chain,
+from plugins_host.chain import Chain
+from plugins_host.channel import PluginLine
+from plugins_host.conversation import ModelResponse
+from plugins_host.handlers import HandlerTable
+from plugins_host.inprocess import InProcessPlugin
+from plugins_host.links import Asking, Link
+from plugins_host.outcomes import (
     Erred,
-    Link,
     MiddlewareFailure,
     Proceeded,
     Rejected,
@@ -22,10 +25,6 @@ from plugins_host.chain import (
     ShownError,
     Succeeded,
 )
-from plugins_host.channel import PluginLine
-from plugins_host.conversation import ModelResponse
-from plugins_host.handlers import HandlerTable
-from plugins_host.inprocess import InProcessPlugin
 from plugins_host.payload import Payload
 from plugins_host.plugin_faults import PluginFailed, PluginOverdue
 from plugins_host.program import CAPABILITIES

@@ -11,11 +11,13 @@ import msgspec
 import pytest
 import trio
 
-from plugins_host.chain import (
-    Asking,
-    Chain,
+from plugins_host.chain import Chain
+from plugins_host.channel import PluginLine
+from plugins_host.fleet import Fleet
+from plugins_host.links import Asking, Link
+from plugins_host.loading import OutOfProcess, load_plugins
+from plugins_host.outcomes import (
     Erred,
-    Link,
     MiddlewareFailure,
     Passed,
     PolicyWarning,
@@ -24,9 +26,6 @@ from plugins_host.chain import (
     Replaced,
     ShownError,
 )
-from plugins_host.channel import PluginLine
-from plugins_host.fleet import Fleet
-from plugins_host.loading import OutOfProcess, load_plugins
 from plugins_host.payload import Payload
 from plugins_host.seams import Seam, ToolSubject
 from plugins_host.testing import RecordedServices
