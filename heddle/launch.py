@@ -30,7 +30,9 @@ from msgspec import Struct
 from heddle import installation
 from heddle.engine.faults import InputsRefused
 from heddle.engine.plan import Plan, make_plan
+from heddle.engine.state import check_inputs, start_state
 from heddle.engine.walk import Limits
+from heddle.engine.work import Services
 from heddle.events import Event
 from heddle.installation import (
     NONE_OPEN,
@@ -304,8 +306,11 @@ class Engine:
         remote: "RemoteService | None" = None,
         within: str | None = None,
     ) -> None:
+        # What carries runs out is loaded by what may, and not to check a document.
+        from heddle.engine.run import Run
         from heddle.services import ToolService
 
+        self._made: type[Run] = Run
         self._models = models
         self._tools = tools
         self._within = within
@@ -393,9 +398,6 @@ class Engine:
         Raises:
             ToolsMissing: The flow uses tools that are not there.
         """
-        from heddle.engine.run import Run
-        from heddle.engine.work import Services
-
         self.check(prepared)
         plugins = self._plugins
         services = Services(
@@ -409,7 +411,7 @@ class Engine:
             remote=self._remote,
             trace=trace,
         )
-        return Run(prepared.plan, services, self._limits)
+        return self._made(prepared.plan, services, self._limits)
 
     def bringing(
         self,
@@ -456,8 +458,6 @@ class Engine:
         Raises:
             InputsRefused: It could not.
         """
-        from heddle.engine.state import check_inputs, start_state
-
         graph = prepared.plan.graph
         state = start_state(graph, inputs)
         policies = self._plugins.policies

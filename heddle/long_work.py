@@ -1,6 +1,7 @@
 """Work on values, done where it holds nobody up: here while it is short, else in a thread.
 
     result = await bounded(lambda: check_inputs(declared, given))
+    asked = briefly(lambda: read(body)) or await reading(lambda: read(body))
 
 Nearly all of it takes microseconds, and a thread costs a hundred of them. So it is begun
 in the task itself, with `BRIEF` to spend, and begun again in a thread when that was too
@@ -27,8 +28,18 @@ _READS: Final = trio.CapacityLimiter(AT_ONCE)
 Found = TypeVar("Found")
 
 
+def briefly(work: Callable[[], Found]) -> Found | None:
+    """The result of work that neither waits nor changes anything; None where it would take
+    more than a moment."""
+    try:
+        with spending(Effort(BRIEF)):
+            return work()
+    except EffortExceeded:
+        return None
+
+
 async def bounded(work: Callable[[], Found]) -> Found:
-    """The result of work that neither waits nor changes anything.
+    """The result of such work, however long it takes.
 
     Raises:
         EffortExceeded: It takes too long for a thread too.
@@ -46,18 +57,12 @@ READING: Final = 3_000_000
 one for its defaults, which are held against their types."""
 
 
-async def reading(work: Callable[[], Found], *, long: bool) -> Found:
-    """The same for reading what somebody sent; ``long`` when it is known to be.
+async def reading(work: Callable[[], Found]) -> Found:
+    """The result of reading something long that somebody sent.
 
     Raises:
         EffortExceeded: It takes too long.
     """
-    if not long:
-        try:
-            with spending(Effort(BRIEF)):
-                return work()
-        except EffortExceeded:
-            pass
     return await _in_thread(work, Effort(READING), _READS)
 
 

@@ -1,6 +1,6 @@
 """What can end a run, each with the fields that a program would ask for."""
 
-from typing import Final, Self
+from typing import Final, Protocol, Self
 
 from heddle.events import ErrorInfo
 from plugins_host import Fault
@@ -51,6 +51,26 @@ class RunTimedOut(RunFailed):
             fix="Raise --timeout, or find what is slow with --verbose.",
         )
         self.seconds = seconds
+
+
+class AtNode(Protocol):
+    """Where a run is."""
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        ...
+
+    @property
+    def type(self) -> str:
+        """The node's component type."""
+        ...
+
+
+def timed_out(seconds: float, at: AtNode | None, flow: str) -> RunTimedOut:
+    """The end of a run whose time is up, ``at`` this node of the flow."""
+    where = f"node {at.name!r} ({at.type})" if at else f"flow {flow!r}"
+    return RunTimedOut(seconds, where=where)
 
 
 class NoWayOn(RunFailed):

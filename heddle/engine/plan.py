@@ -19,6 +19,7 @@ from heddle.engine.nodes import RUNNING_FLOWS, WORK
 from heddle.engine.plugin_calls import LLM_CONFIG
 from heddle.engine.refused_tools import tool_problems, toolbox_problems
 from heddle.engine.shapes import flows_in, typed
+from heddle.engine.state import is_plain_type
 from heddle.engine.tool_servers import uses_servers
 from heddle.engine.work import Work
 from heddle.spec import (
@@ -70,6 +71,8 @@ class Plan(Struct, frozen=True, weakref=True):
     flows inside it; the plans of these have none of their own. ``servers`` is whether a
     run may use the tools of tool servers. ``graphs`` are those of its flow and of all
     inside it, by flow, for whoever shows them; the walk does not need them.
+    ``brief_start`` is whether holding what a run brings against its types takes no time
+    to speak of.
     """
 
     graph: Graph
@@ -77,6 +80,7 @@ class Plan(Struct, frozen=True, weakref=True):
     tools: Mapping[str, tuple[str, ...]]
     servers: bool = False
     graphs: Mapping[Component, Graph] = {}
+    brief_start: bool = False
 
 
 def make_plan(document: Document, *, name: str = "document") -> Plan:
@@ -102,7 +106,8 @@ def make_plan(document: Document, *, name: str = "document") -> Plan:
             tools[node.name] = tuple(dict.fromkeys((*tools.get(node.name, ()), *names)))
     whole = plans[document.root]
     servers = any(uses_servers(node.component) for node in nodes)
-    return Plan(whole.graph, whole.work, tools, servers, graphs)
+    brief = all(is_plain_type(each.schema) for each in whole.graph.inputs)
+    return Plan(whole.graph, whole.work, tools, servers, graphs, brief)
 
 
 def _work(node: GraphNode, graph: Graph, plans: Mapping[Component, Plan]) -> Work:

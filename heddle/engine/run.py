@@ -6,12 +6,13 @@ error, the time-out or a cancellation, nothing of the run is still going on.
 """
 
 from collections.abc import Awaitable, Mapping, Sequence
+from math import inf
 from typing import Any
 
 import trio
 
 from heddle.engine.earlier import as_state
-from heddle.engine.faults import RunTimedOut
+from heddle.engine.faults import timed_out
 from heddle.engine.graph import GraphNode
 from heddle.engine.plan import Plan
 from heddle.engine.state import State, start_state
@@ -67,24 +68,25 @@ class Run:
         self._report(FlowStarted())
         for warning in graph.warnings:
             self._report(Warned(str(warning)))
-        with trio.move_on_after(self._limits.timeout):
-            ended = await self._walk(state)
-            context = self._context
-            self._report(FlowCompleted(ended.output, context.usage, context.model_calls))
-            return ended.output
-        at = self.at
-        raise RunTimedOut(
-            self._limits.timeout,
-            where=f"node {at.name!r} ({at.type})" if at else f"flow {graph.name!r}",
-        )
+        timeout = self._limits.timeout
+        if timeout == inf:
+            # Nobody bounds it, or who started it does.
+            return await self._walk(state)
+        with trio.move_on_after(timeout):
+            return await self._walk(state)
+        raise timed_out(timeout, self.at, graph.name)
 
-    async def _walk(self, state: State) -> Ended:
-        walking = Walking(self._plan, self._context, Conversation())
-        remote = self._context.services.remote
+    async def _walk(self, state: State) -> State:
+        context = self._context
+        walking = Walking(self._plan, context, Conversation())
+        remote = context.services.remote
         if remote is None or not self._plan.servers:
-            return await walking.walk(state)
-        async with remote.sessions() as self._context.servers:
-            return await walking.walk(state)
+            ended = await walking.walk(state)
+        else:
+            async with remote.sessions() as context.servers:
+                ended = await walking.walk(state)
+        self._report(FlowCompleted(ended.output, context.usage, context.model_calls))
+        return ended.output
 
 
 def enter(

@@ -141,8 +141,10 @@ def start_state(
     state = dict(inputs)
     if history is not None:
         state[CHAT_HISTORY] = history
-    elif any(each.title == CHAT_HISTORY for each in graph.inputs):
-        state[CHAT_HISTORY] = []
+        return state
+    for each in graph.inputs:
+        if each.title == CHAT_HISTORY:
+            state[CHAT_HISTORY] = []
     return state
 
 

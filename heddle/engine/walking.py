@@ -136,7 +136,10 @@ class Walking:
                         await trio.lowlevel.checkpoint()
                 settled = self._step(node, work)
             if settled is None:
-                settled = await self._arrival(node)
+                if run.gate is None and not nested and type(work) is Waiting:
+                    settled = await self._unguarded(node, work)
+                else:
+                    settled = await self._arrival(node)
             output, branch = settled.output, settled.branch
             replaced_by = settled.replaced_by if isinstance(settled, _Settled) else None
             self._ran.record(number, output)
@@ -195,6 +198,53 @@ class Walking:
         shown = dict(self._state) if given is None else given
         report(NodeStarted(node.name, node.type, shown, 1, path))
         report(NodeFailedEvent(node.name, node.type, describe(fault), 1, path))
+        raise self._failed(node, fault) from fault
+
+    async def _unguarded(self, node: GraphNode, work: Waiting) -> Result:
+        """A node that waits, where no policy is: what `_arrival` comes to for it.
+
+        Most executions are such, and what has nobody to ask is most of what they cost.
+        """
+        run = self._run
+        run.executions = spend_execution(run.executions, node, run.limits)
+        context = NodeContext(node, 1, run, self._conversation)
+        report = run.services.report
+        fault: Fault
+        try:
+            if node.converts:
+                given = await self._input(node)
+            else:
+                given = node_input(node, self._state, self._ran)
+        except Fault as unfed:
+            fault = unfed
+            report(NodeStarted(node.name, node.type, dict(self._state), 1))
+        else:
+            report(NodeStarted(node.name, node.type, given, 1))
+            context.is_open = True
+            try:
+                result = await work.execute(given, context)
+            except RunFailed as end:
+                _report_failure(context, end)
+                raise
+            except Fault as failed:
+                fault = failed
+            except Exception as bug:  # noqa: BLE001  told as one, and ends this run alone
+                fault = EngineFault.of(bug)
+            else:
+                report(
+                    NodeCompleted(
+                        node.name,
+                        node.type,
+                        result.output,
+                        1,
+                        context.usage,
+                        None,
+                        context.model_calls,
+                        result.branch,
+                    )
+                )
+                return result
+        _report_failure(context, fault)
         raise self._failed(node, fault) from fault
 
     async def _arrival(self, node: GraphNode) -> _Settled:

@@ -67,7 +67,12 @@ class EventEncoder:
             kind = type(event)
             try:
                 if kind in _STATES:
-                    data = self._with_state(event, known)
+                    if known is None and self._parts is None:
+                        data = _encode(event)
+                        if len(data) > LARGE:
+                            self._parts = {}
+                    else:
+                        data = self._with_state(event, known)
                 elif kind in _CONCEALED:
                     data = _encode(_CONCEALED[kind](event, self._conceal))
                 else:

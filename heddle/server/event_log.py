@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from heddle.events import Event
 from heddle.server.endings import Completed, Conceal, Ending
-from heddle.server.event_json import EventEncoder, Known
+from heddle.server.event_json import LARGE, EventEncoder, Known
 from heddle.server.turns import Pace, Turns
 
 MAX_PENDING: Final = 64
@@ -160,8 +160,9 @@ class EventLog:
         if self.ending is not None:
             return
         self.last += 1
-        self._pending.append(event)
-        if len(self._pending) >= MAX_PENDING:
+        pending = self._pending
+        pending.append(event)
+        if len(pending) >= MAX_PENDING:
             self._encode()
         if self._turns is not None:
             self._turns.came(self.last)
@@ -177,7 +178,9 @@ class EventLog:
         assert self.ending is None
         known = None
         if result is not None and isinstance(ending, Completed):
-            known = (result, ending.state)
+            state = ending.state
+            # What is short is encoded sooner than put in.
+            known = (result, state) if memoryview(state).nbytes > LARGE else None
         self._encode(known)
         self.ending = ending
         self._shared = None

@@ -10,11 +10,13 @@ and what plugins print end up here as well.
 import fcntl
 import logging
 import os
+import re
 import sys
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import lru_cache
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
@@ -72,9 +74,10 @@ class ServerLog(logging.Handler):
         if self._waiting.qsize() >= MAX_WAITING:
             self._dropped += 1
             return
-        now = time.time()
-        given = {"timestamp": now, "level": level, "event": event}
-        self._waiting.put({**given, **fields, **self._always})
+        given = {"timestamp": time.time(), "level": level, "event": event, **fields}
+        if self._always:
+            given.update(self._always)
+        self._waiting.put(given)
 
     def plugin(self, line: "PluginLine") -> None:
         """Log what a plugin printed."""
@@ -216,15 +219,22 @@ def _renderer(*, json: bool) -> Callable[[dict[str, Any]], str]:
 
 
 def _stamp(seconds: float) -> str:
-    whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
-    return f"{whole}.{int(seconds % 1 * 1000):03}Z"
+    return f"{_to_the_second(int(seconds))}.{int(seconds % 1 * 1000):03}Z"
+
+
+@lru_cache(maxsize=2)
+def _to_the_second(seconds: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+
+
+_WORD: Final = re.compile(r'[^ "=]+')
 
 
 def _fit(value: Any) -> str:
     """A value as it stands in a line: quoted where it would not be read as one word."""
     if not isinstance(value, str):
         return repr(value)
-    plain = value and value.isprintable() and not any(c in value for c in ' "=')
+    plain = value.isprintable() and _WORD.fullmatch(value)
     return value if plain else repr(value)
 
 

@@ -20,7 +20,6 @@ from heddle.server.http import (
     Request,
     Response,
     StreamedResponse,
-    Upgrade,
 )
 from heddle.server.names import Names
 from heddle.server.service import Service
@@ -157,13 +156,19 @@ class Front:
             more += (("X-Request-ID", request.id),)
         if not more:
             return answer
-        match answer:
-            case Response(status=status, headers=own, body=body, close=close):
-                return Response(status, own + more, body, close)
-            case StreamedResponse(status=status, headers=own, write=write):
-                return StreamedResponse(status, own + more, write, answer.head_first)
-            case Upgrade():
-                return answer
+        if isinstance(answer, Response):
+            return Response(
+                answer.status, answer.headers, answer.body, answer.close, answer.own + more
+            )
+        if isinstance(answer, StreamedResponse):
+            return StreamedResponse(
+                answer.status,
+                answer.headers,
+                answer.write,
+                answer.head_first,
+                answer.own + more,
+            )
+        return answer
 
 
 def find(path: str) -> tuple[Mapping[str, Route], str]:

@@ -38,6 +38,7 @@ _SWITCHES: Final[Mapping[str, bool]] = {
     "false": False,
     "0": False,
 }
+_JSON_TYPE: Final = "application/json"
 _encode: Final = msgspec.json.Encoder().encode
 _decode_runs: Final = msgspec.json.Decoder(dict[str, list[RunSummary]]).decode
 
@@ -124,7 +125,9 @@ async def _stream(
             if not run.detached:
                 run.cancel(Stop.CALLER_LEFT)
 
-    return StreamedResponse(200, (*HEADERS, (RUN_HEADER, run.id)), write, head_first=False)
+    return StreamedResponse(
+        200, HEADERS, write, head_first=False, own=((RUN_HEADER, run.id),)
+    )
 
 
 def _encoded(
@@ -298,7 +301,7 @@ async def body_of(request: Request) -> bytes:
         Refusal: It is announced as something else (415), or cannot be read.
     """
     kind = request.headers.get("content-type") or ""
-    if kind.partition(";")[0].strip().lower() != "application/json":
+    if kind != _JSON_TYPE and kind.partition(";")[0].strip().lower() != _JSON_TYPE:
         given = f"{kind[:80]!r}" if kind else "none"
         # Also what keeps a page of another origin from posting without being asked for.
         raise Refusal(

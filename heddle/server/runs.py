@@ -16,13 +16,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from enum import Enum, auto
-from secrets import token_urlsafe
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
 import trio
 from msgspec import Struct
 
+from heddle.engine.faults import timed_out
 from heddle.events import Event
 from heddle.launch import Prepared
 from heddle.server import event_log, history
@@ -42,6 +42,7 @@ from heddle.server.endings import (
 from heddle.server.event_json import encode_result
 from heddle.server.event_log import EventLog, LogLimits, Tally
 from heddle.server.history import History, HistoryLimits
+from heddle.server.ids import new_id
 from heddle.server.pacer import Pacer
 from plugins_host import Fault
 
@@ -50,9 +51,6 @@ MAX_CONCURRENT: Final = 64
 HANDLE_WEIGHT: Final = 2048
 EVENT_WEIGHT: Final = 64
 """About what an ended run, and each event beside its text, take up. Bytes."""
-
-ID_BYTES: Final = 16
-"""Whoever knows a run's id may follow and cancel it, so none can be guessed."""
 
 MEAN_SHARE: Final = 1 / 16
 """How much the newest run moves the mean duration, from which it is told when to come
@@ -215,7 +213,14 @@ class RunHandle:
     )
 
     def __init__(
-        self, flow: str, log: EventLog, work: Work, *, detached: bool, request: str = ""
+        self,
+        flow: str,
+        log: EventLog,
+        work: Work,
+        *,
+        detached: bool,
+        request: str = "",
+        timeout: float = math.inf,
     ) -> None:
         self.id = log.run
         self.request = request
@@ -226,8 +231,8 @@ class RunHandle:
         self.ending: Ending | None = None
         self.error: Fault | None = None
         self.stop: Stop | None = None
-        self.scope = trio.CancelScope()
         self._began = trio.current_time()
+        self.scope = trio.CancelScope(deadline=self._began + timeout)
         self._seconds = 0.0
         self._work: Work | None = work
         self._at: AtNode | None = None
@@ -365,6 +370,9 @@ class Runs:
         on_end: Called once a run, when it has ended; ``error`` has its traceback still.
         room: What the runs of other processes leave of ``max_concurrent``.
         prefix: What ids begin with.
+        timeout: Seconds that a run may take. Those that are made must have no time-out of
+            their own: each has one cancel scope, which is left at its end, its
+            cancellation and its time-out.
 
     Attributes:
         draining: Whether no more runs are begun.
@@ -385,6 +393,7 @@ class Runs:
         on_end: Callable[[RunHandle], None] = _nothing,
         room: Room | None = None,
         prefix: str = "",
+        timeout: float = math.inf,
     ) -> None:
         if max_concurrent < 1:
             raise ValueError(f"there is room for one run at least, not {max_concurrent}")
@@ -403,6 +412,7 @@ class Runs:
         self._on_end = on_end
         self._room = room
         self._prefix = prefix
+        self._timeout = timeout
         self._active: dict[str, RunHandle] = {}
         self._history: History[RunHandle] = History(history_limits)
         self._pacer = Pacer()
@@ -514,7 +524,7 @@ class Runs:
         ):
             self.rejected += 1
             raise TooManyRuns(self.max_concurrent, self._retry_after())
-        identity = self._prefix + token_urlsafe(ID_BYTES)
+        identity = self._prefix + new_id()
         log = EventLog(
             identity,
             limits=self._log_limits,
@@ -530,7 +540,9 @@ class Runs:
             if self._room is not None:
                 self._room.hold(active)
             raise
-        run = RunHandle(flow, log, work, detached=detached, request=request)
+        run = RunHandle(
+            flow, log, work, detached=detached, request=request, timeout=self._timeout
+        )
         self._active[identity] = run
         self.accepted += 1
         return run, work
@@ -661,6 +673,8 @@ class Runs:
             except Exception as no_json:  # noqa: BLE001  a result of an odd plugin or tool
                 raised = no_json
         error = None if raised is None else self._fault(run, raised)
+        if error is None and run.stop is None and run.scope.cancelled_caught:
+            error = timed_out(self._timeout, run.node, run.flow)
         if run.stop is not None or error is None:
             stopped = RunCancelled(run.stop or unasked)
             return Cancelled(shown(stopped, self._conceal)), stopped

@@ -6,6 +6,7 @@ second signal               ->  do not wait
 """
 
 import gc
+import math
 import os
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 from msgspec import Struct
+from msgspec.structs import replace
 
 from heddle import launch
 from heddle.engine.faults import RunFailed
@@ -116,7 +118,8 @@ async def open_service(
         folders = stack.enter_context(open_run_folders())
         engine = await stack.enter_async_context(
             launch.open_engine(
-                loaded.options,
+                # The time of runs is kept where they are cancelled.
+                replace(loaded.options, timeout=math.inf),
                 installed=installed,
                 plugin_log=log.plugin,
                 start_plugins=True,
@@ -139,6 +142,7 @@ async def open_service(
                 on_end=lambda run: _log_run(log, run),
                 room=None if peers is None else peers.room,
                 prefix="" if peers is None else peers.prefix,
+                timeout=loaded.options.timeout,
             )
         )
         pulse = Pulse()

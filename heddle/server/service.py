@@ -9,7 +9,7 @@ import trio
 from heddle.events import Event
 from heddle.installation import Installed
 from heddle.launch import Engine, Prepared
-from heddle.long_work import bounded, reading
+from heddle.long_work import bounded, briefly, reading
 from heddle.policy_counts import PolicyCounts
 from heddle.server.code_runs import Brought, CodeRun
 from heddle.server.endings import Conceal
@@ -223,20 +223,24 @@ class Service:
             EffortExceeded: Its types are too much to look through.
             Fault: As `SubmissionReader.read` and `Engines.check_flow`.
         """
-        asked = await reading(
-            lambda: self._admitted(self._reader.read(body)),
-            long=len(body) > BRIEF_BODY or b'"plugins"' in body,
-        )
-        await self.engines.look_for_tools(asked.prepared)
+        asked = None
+        if len(body) <= BRIEF_BODY and b'"plugins"' not in body:
+            # Nearly all are, and need not be waited for.
+            asked = briefly(lambda: self._admitted(self._reader.read(body)))
+        if asked is None:
+            asked = await reading(lambda: self._admitted(self._reader.read(body)))
+        if asked.prepared.plan.tools:
+            await self.engines.look_for_tools(asked.prepared)
         return asked
 
     async def read_fields(self, fields: Mapping[str, msgspec.Raw]) -> Submission:
         """The same of an object whose fields are known."""
         size = sum(len(bytes(each)) for each in fields.values())
-        long = size > BRIEF_BODY or "plugins" in fields
-        asked = await reading(
-            lambda: self._admitted(self._reader.read_fields(fields)), long=long
-        )
+        asked = None
+        if size <= BRIEF_BODY and "plugins" not in fields:
+            asked = briefly(lambda: self._admitted(self._reader.read_fields(fields)))
+        if asked is None:
+            asked = await reading(lambda: self._admitted(self._reader.read_fields(fields)))
         await self.engines.look_for_tools(asked.prepared)
         return asked
 
@@ -273,7 +277,10 @@ class Service:
             InputsRefused: The flow does not take these.
             Fault: As `Runs.start`.
         """
-        await bounded(lambda: self.engines.check_inputs(asked))
+        if asked.prepared.plan.brief_start:
+            self.engines.check_inputs(asked)
+        else:
+            await bounded(lambda: self.engines.check_inputs(asked))
         prepared, brought = asked.prepared, asked.brought
         return self.runs.start(
             prepared,
@@ -295,7 +302,10 @@ class Service:
             InputsRefused: The flow does not take these.
             Fault: As `Runs.start`.
         """
-        await bounded(lambda: self.engines.check_inputs(asked))
+        if asked.prepared.plan.brief_start:
+            self.engines.check_inputs(asked)
+        else:
+            await bounded(lambda: self.engines.check_inputs(asked))
         prepared, brought = asked.prepared, asked.brought
         return await self.runs.carry_out(
             prepared,

@@ -125,6 +125,7 @@ from heddle.spec.templates import (
     as_text,
     placeholders,
     render,
+    render_briefly,
 )
 from heddle.spec.tools import (
     AnyAuthConfig,
@@ -282,6 +283,7 @@ __all__ = [
     "read_properties",
     "read_supplied",
     "render",
+    "render_briefly",
     "schema_places",
     "spend_on_checking",
     "spending",

@@ -6,7 +6,9 @@ expressions, and braces inside a value that was filled in are left alone.
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from functools import lru_cache
+from itertools import islice
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -76,6 +78,62 @@ def render(text: str, values: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
         return filled
 
     return PLACEHOLDER.sub(fill, text), tuple(unknown)
+
+
+# Prompts come again with every run of their flow. Those of ordinary length and with few
+# placeholders are taken apart once.
+_LONGEST_KNOWN: Final = 16 * 1024
+_FEW: Final = 64
+
+_Template: TypeAlias = tuple[str, tuple[tuple[str, str, str], ...]]
+"""What comes first, then for each placeholder its name, how it is written, and what
+follows it."""
+
+
+@lru_cache(maxsize=256)
+def _template(text: str) -> _Template | None:
+    """A text taken apart; None when it has too many placeholders."""
+    found = list(islice(PLACEHOLDER.finditer(text), _FEW + 1))
+    if len(found) > _FEW or text.count("{{") > _FEW:
+        return None
+    ends = [*(each.start() for each in found[1:]), len(text)]
+    first = text[: found[0].start()] if found else text
+    return first, tuple(
+        (each[1], each[0], text[each.end() : end])
+        for each, end in zip(found, ends, strict=False)
+    )
+
+
+def render_briefly(
+    text: str, values: Mapping[str, Any]
+) -> tuple[str, tuple[str, ...]] | None:
+    """The same of a text that takes no time to speak of; None when it may take some.
+
+    Raises:
+        TextTooLong: As `render`.
+    """
+    template = _template(text) if len(text) <= _LONGEST_KNOWN else None
+    if template is None:
+        return None
+    first, rest = template
+    parts = [first]
+    unknown: list[str] = []
+    known: dict[str, str] = {}
+    left = MAX_TEXT - len(text)
+    for name, written, after in rest:
+        if name not in values:
+            if name not in unknown:
+                unknown.append(name)
+            parts += (written, after)
+            continue
+        filled = known.get(name)
+        if filled is None:
+            filled = known[name] = as_text(values[name])
+        left -= len(filled)
+        if left < 0:
+            raise TextTooLong
+        parts += (filled, after)
+    return "".join(parts), tuple(unknown)
 
 
 def as_text(value: Any) -> str:

@@ -34,8 +34,12 @@ def agent(node: GraphNode, graph: Graph) -> Waiting:
         talk = Talk([*before, as_message(given)])
         system = await one.system(given, context)
         tools = await one.tools(context)
-        async with context.services.tools.workspace() as workspace:
-            output = await one.work(context, system, talk, tools, workspace)
+        if one.only_talks:
+            # Its model may ask for tools, of which it has none to run.
+            output = await one.work(context, system, talk, tools, None)
+        else:
+            async with context.services.tools.workspace() as workspace:
+                output = await one.work(context, system, talk, tools, workspace)
         assert output is not None, "it has nobody to hand over to"
         return output
 

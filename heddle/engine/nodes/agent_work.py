@@ -96,9 +96,13 @@ class AgentWork:
         self.answers = _Answers(outputs)
         self._own = AgentTools([tool for tool in agent.tools if isinstance(tool, Tool)])
         self._transforms = _transforms(agent)
+        self.only_talks = not (agent.tools or agent.toolboxes)
+        """Whether it can do nothing but answer."""
 
     async def tools(self, context: NodeContext) -> AgentTools:
         """What it may use now, with what its toolboxes bring."""
+        if self.only_talks:
+            return self._own
         return await self._own.unpacked(self.agent, context)
 
     async def system(self, given: State, context: NodeContext) -> list[Message]:

@@ -8,7 +8,7 @@ from heddle.engine.shapes import GENERATED_TEXT
 from heddle.engine.state import State
 from heddle.engine.structured import output_schema, read_structured, single_text
 from heddle.engine.work import NodeContext, Result, Waiting
-from heddle.spec import LlmNode, render
+from heddle.spec import LlmNode, render, render_briefly
 from plugins_host import Message
 
 
@@ -37,9 +37,12 @@ async def fill(template: str, given: State, context: NodeContext) -> str:
     """Fill in the state's values; an unknown placeholder stays, with a warning."""
     if "{{" not in template:
         return template
-    from heddle.long_work import bounded
+    found = render_briefly(template, given)
+    if found is None:
+        from heddle.long_work import bounded
 
-    text, unknown = await bounded(lambda: render(template, given))
+        found = await bounded(lambda: render(template, given))
+    text, unknown = found
     for name in unknown:
         context.warn_once(
             f"node {context.name!r}: placeholder {{{{{name}}}}} has no value in the "

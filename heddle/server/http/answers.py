@@ -76,8 +76,8 @@ _MONTHS: Final = (
     *("Jul", "Aug", "Sep", "Oct", "Nov", "Dec"),
 )
 
-# Headers that come with every answer of a route are encoded once a second. Those with an
-# id in them are never the same twice, and must not fill the memory.
+# Headers that come with every answer of a route are encoded once a second. What is never
+# the same twice must not fill the memory.
 _KEPT: Final = 128
 
 
@@ -102,14 +102,26 @@ def encode_headers(headers: HeaderPairs) -> bytes:
     """
     lines = []
     for name, value in headers:
-        if not _NAME.fullmatch(name) or name.lower() in _OURS:
-            raise HandlerMisuse(f"a handler answers with a header named {name!r}")
+        if name not in _good_names:
+            _check_name(name)
         if not _VALUE.fullmatch(value):
             # The value may be a credential, or a client's.
             raise HandlerMisuse(f"a handler answers with a value of {name!r} that no "
                                 "header can have")  # fmt: skip
         lines.append(f"{name}: {value}\r\n")
     return "".join(lines).encode("ascii")
+
+
+# The names that handlers use are a few, and always the same.
+_NAMES_KEPT: Final = 128
+_good_names: Final[set[str]] = set()
+
+
+def _check_name(name: str) -> None:
+    if not _NAME.fullmatch(name) or name.lower() in _OURS:
+        raise HandlerMisuse(f"a handler answers with a header named {name!r}")
+    if len(_good_names) < _NAMES_KEPT:
+        _good_names.add(name)
 
 
 class Encoder:
@@ -121,8 +133,9 @@ class Encoder:
         self._second = -1
         self._starts: dict[tuple[int, HeaderPairs], bytes] = {}
 
-    def _start(self, status: int, headers: HeaderPairs) -> bytes:
-        """Status line and headers, Server and Date among them: the same for a second."""
+    def _start(self, status: int, headers: HeaderPairs, own: HeaderPairs) -> bytes:
+        """Status line and headers, Server and Date among them: the same for a second,
+        but for those that this answer has for itself."""
         now = int(time.time())
         if now != self._second:
             self._second = now
@@ -137,7 +150,7 @@ class Encoder:
             start = ours.encode("ascii") + encode_headers(headers)
             if len(self._starts) < _KEPT:
                 self._starts[key] = start
-        return start
+        return start + encode_headers(own) if own else start
 
     def response(self, answer: Response, connection: bytes, *, head_only: bool) -> bytes:
         """All bytes of an answer.
@@ -151,7 +164,7 @@ class Encoder:
             HandlerMisuse: It cannot be written down.
         """
         status, body = answer.status, answer.body
-        start = self._start(status, answer.headers)
+        start = self._start(status, answer.headers, answer.own)
         if status in _NO_BODY:
             if body:
                 raise HandlerMisuse(f"a handler answers {status} with a body")
@@ -170,7 +183,7 @@ class Encoder:
         if answer.status in _NO_BODY:
             raise HandlerMisuse(f"a handler streams an answer {answer.status}")
         return b"%b%b%b\r\n" % (
-            self._start(answer.status, answer.headers),
+            self._start(answer.status, answer.headers, answer.own),
             connection,
             b"Transfer-Encoding: chunked\r\n" if chunked else b"",
         )

@@ -110,13 +110,15 @@ class Response(Struct, frozen=True):
     """An answer that is there as a whole.
 
     ``close`` ends the connection after it. What HEAD, 204 and 304 must not send is left
-    out by the front.
+    out by the front. ``own`` are headers of this one answer, where ``headers`` come again
+    and again and are encoded once for many answers.
     """
 
     status: int
     headers: HeaderPairs = ()
     body: bytes = b""
     close: bool = False
+    own: HeaderPairs = ()
 
 
 class Writer(Protocol):
@@ -145,12 +147,14 @@ class StreamedResponse(Struct, frozen=True):
         head_first: Send the head before ``write`` is called. Without it the head travels
             with what is written first, which saves a system call and keeps the client
             waiting for both.
+        own: As of `Response`.
     """
 
     status: int
     headers: HeaderPairs
     write: Callable[[Writer], Awaitable[None]]
     head_first: bool = True
+    own: HeaderPairs = ()
 
 
 class Upgrade(Struct, frozen=True):

@@ -142,10 +142,11 @@ def test_the_result_is_not_encoded_again_for_the_last_event() -> None:
     log = EventLog("r")
     result = {"a": 1}
     log.append(FlowCompleted(result))
-    log.finish(Completed(Raw(b'{"known":"already"}')), result)
+    known = b'{"known":"%b"}' % (b"already" * 1000)
+    log.finish(Completed(Raw(known)), result)
     batch = Reader(log).take()
     assert isinstance(batch, Batch)
-    assert batch.events == [b'{"type":"flow_complete","state":{"known":"already"}}']
+    assert batch.events == [b'{"type":"flow_complete","state":%b}' % known]
 
 
 def test_the_servers_folders_are_struck_out_of_errors_and_warnings() -> None:

@@ -749,6 +749,19 @@ async def test_a_flow_fails_by_its_time_out_as_such() -> None:
         assert isinstance(run.error, RunTimedOut)
 
 
+async def test_the_time_of_a_run_may_be_kept_by_its_own_scope() -> None:
+    prepared = launch.prepare(looping(), name="f")
+    options = RunOptions(timeout=math.inf, max_iterations=10**9)
+    async with launch.open_engine(options) as engine, Runs(engine, timeout=0.05) as runs:
+        run = runs.start(prepared, {}, stream=False, detached=False, flow="f")
+        assert isinstance(await run.wait_ended(), Failed)
+        assert str(run.error).startswith("node ")
+        assert "took longer than 0.05 s" in str(run.error)
+        stopped = runs.start(prepared, {}, stream=False, detached=False, flow="f")
+        stopped.cancel()
+        assert isinstance(await stopped.wait_ended(), Cancelled)
+
+
 @pytest.mark.parametrize(
     ("made", "kind", "node"),
     [

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heddle.spec import as_text, placeholders, render
+from heddle.spec import as_text, placeholders, render, render_briefly
+from heddle.spec.templates import MAX_TEXT, TextTooLong
 
 NAMES = st.text("abcÄ_7", min_size=1, max_size=5)
 VALUES = st.recursive(
@@ -85,3 +86,23 @@ def test_many_braces_take_no_longer_than_their_length() -> None:
     hostile = "{{ " * 50_000 + "a" * 50_000 + " " * 50_000
     assert placeholders(hostile) == ()
     assert render(hostile, {}) == (hostile, ())
+
+
+@given(
+    st.lists(st.sampled_from(("{{a}}", "{{ b }}", "{{nobody}}", "{{", "}}", "é", "x"))),
+    st.dictionaries(st.sampled_from("ab"), st.text() | st.integers()),
+)
+def test_a_text_that_is_taken_apart_once_comes_to_the_same(
+    parts: list[str], values: dict[str, object]
+) -> None:
+    text = "".join(parts)
+    assert render_briefly(text, values) in (render(text, values), None)
+    assert render_briefly(text, values) is not None or text.count("{{") > 64
+
+
+def test_a_text_of_many_placeholders_or_great_length_is_not_brief() -> None:
+    assert render_briefly("{{a}}" * 65, {"a": "1"}) is None
+    assert render_briefly("x" * 20_000 + "{{a}}", {"a": "1"}) is None
+    assert render_briefly("{{a}}" * 64, {"a": "1"}) == ("1" * 64, ())
+    with pytest.raises(TextTooLong):
+        render_briefly("{{a}}{{a}}", {"a": "x" * (MAX_TEXT // 2)})

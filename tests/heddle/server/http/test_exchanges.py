@@ -35,6 +35,16 @@ async def test_a_request_is_answered_and_its_connection_kept() -> None:
             assert "connection" not in answer.headers
 
 
+async def test_a_head_like_the_one_before_is_read_anew_wherever_it_differs() -> None:
+    async with serving(echo) as served, served.connect() as peer:
+        for value in (b"a", b"a", b"b", b"b", b"a", b"c" * 4096, b"c" * 4095 + b"d", b"a"):
+            for body in (b"1", b"2"):
+                await peer.send(post(body, b"X-One: " + value))
+                answer = (await peer.answer()).json
+                assert ["x-one", value.decode()] in answer["headers"]
+                assert answer["body"] == body.decode()
+
+
 async def test_requests_sent_together_are_answered_in_order() -> None:
     async with serving(echo) as served, served.connect() as peer:
         await peer.send(b"".join(post(b"%d" % number) for number in range(300)))
