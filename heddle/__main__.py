@@ -10,9 +10,13 @@ def main() -> int:
     # Looking for garbage among them takes a tenth of a short command; what runs a flow
     # turns the collector on.
     gc.disable()
+    from heddle.cli import first_light
+
     try:
+        first_light.show(sys.argv[1:])
         from heddle.cli.entry import main as run_command_line
     except KeyboardInterrupt:
+        first_light.clear()
         return 130
     status = run_command_line(sys.argv[1:])
     gc.freeze()

@@ -14,8 +14,9 @@ from io import TextIOWrapper
 
 import click
 
+from heddle.cli import first_light
 from heddle.cli.commands import heddle
-from heddle.cli.exits import Interrupted, output_failed, status_of, told
+from heddle.cli.exits import Interrupted, WrongUsage, output_failed, status_of, told
 from heddle.cli.options import Settings
 from heddle.cli.wording import fit
 
@@ -32,13 +33,24 @@ def main(arguments: Sequence[str]) -> int:
             stream.reconfigure(errors="backslashreplace")
     settings = Settings()
     try:
+        return _run(arguments, settings)
+    finally:
+        first_light.clear()
+
+
+def _run(arguments: Sequence[str], settings: Settings) -> int:
+    try:
         result = heddle.main(
             list(arguments), prog_name="heddle", standalone_mode=False, obj=settings
         )
         if sys.stdout is not None:
             sys.stdout.flush()
     except click.ClickException as error:
-        say(usage(error))
+        # It gives up before it has read the options behind the one at fault.
+        if settings.json or (arguments[:1] == ["run"] and "--json" in arguments):
+            say(as_json(WrongUsage(error.format_message())))
+        else:
+            say(usage(error))
         return error.exit_code
     except SystemExit:  # completion, and click itself when nobody reads its help
         raise
@@ -58,8 +70,16 @@ def _end(error: BaseException, settings: Settings) -> int:
         import traceback
 
         say("".join(traceback.format_exception(error)).rstrip())
-    say(told(error), patience=0.2 if isinstance(error, Interrupted) else None)
+    text = as_json(error) if settings.json else told(error)
+    say(text, patience=0.2 if isinstance(error, Interrupted) else None)
     return status_of(error)
+
+
+def as_json(error: BaseException) -> str:
+    """An error as the last of the lines that ``--json`` is for."""
+    from heddle.cli.frames import error_frame
+
+    return error_frame(error).decode().rstrip("\n")
 
 
 def only(error: BaseException) -> BaseException:
@@ -85,6 +105,7 @@ def say(text: str, *, patience: float | None = None) -> None:
         return
     if patience is not None and not select.select([], [2], [], patience)[1]:
         return
+    first_light.clear()
     # Whatever cannot be told now may not be tried again when the interpreter ends.
     with suppress(OSError):
         os.write(2, (text + "\n").encode(errors="backslashreplace"))

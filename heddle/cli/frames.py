@@ -1,8 +1,10 @@
-"""``--protocol``: a run's events as frames on stdout, one JSON object a line.
+"""``--protocol`` and ``--json``: a run's events as frames, one JSON object a line.
 
 The last frame is ``flow_complete``, or says why the run did not get there:
 
     {"type": "error", "error": {"name": "RunTimedOut", "message": "the run took …"}}
+
+With ``--json`` also what is no event: {"type": "remark", "message": "[gate] loaded"}.
 """
 
 from typing import Final
@@ -19,10 +21,16 @@ class ErrorFrame(msgspec.Struct, frozen=True, tag_field="type", tag="error"):
     error: ErrorInfo
 
 
+class Remark(msgspec.Struct, frozen=True, tag_field="type", tag="remark"):
+    """A line that a plugin printed, or that was said about one."""
+
+    message: str
+
+
 _ENCODER: Final = msgspec.json.Encoder()
 
 
-def frame(event: Event | ErrorFrame) -> bytes:
+def frame(event: Event | ErrorFrame | Remark) -> bytes:
     """One event as one line."""
     return fit_json(_ENCODER.encode(event)) + b"\n"
 

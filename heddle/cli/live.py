@@ -1,197 +1,180 @@
-"""A run's events live on a terminal: what is going on now, below what has happened.
+"""A run live on a terminal: its tree at the bottom, what a person must not miss above it.
 
-    ! flow.json $.nodes[1]: …                       stays
-      count: count_words (0.2 s)                    stays
-    ⠹ count 3.1 s  count_words 0.4 s                redrawn: a line a running node
-      The text has 9 wo                             redrawn: the end of what streams
+    ! middleware 'Gate' of plugin 'gate', toolCall.before: refuses …     stays
+    ⠹ flow.json  3.4 s                                                   drawn again
+      ⠹ librarian  3.3 s
+    █
 
-Drawn into memory and handed to the outlet in one piece, so that a terminal that is
-paused holds up nothing; while it is, no new picture is drawn.
+Events are only noted as they come. A task draws, at most every `EACH` seconds and only
+while the terminal takes what it is given, so a flood of events or a paused terminal
+holds up nothing: what is drawn is always the newest state. The cursor stays visible and
+no mode of the terminal is changed: whatever ends the process leaves it usable.
 """
 
-import io
 import os
+import sys
 import time
 from collections.abc import Callable, Iterable
-from typing import Final, TypeAlias
+from functools import cache
+from typing import TYPE_CHECKING, Final
 
 import trio
-from rich.console import Console, Group, RenderableType
-from rich.live import Live as Region
-from rich.spinner import Spinner
-from rich.text import Text
+from rich.segment import Segment
+from rich.style import Style
 
+from heddle.cli import first_light
+from heddle.cli.exits import Interrupted
 from heddle.cli.outlet import Outlet
 from heddle.cli.plain import PlainLines
-from heddle.cli.wording import fit, line, place, seconds
-from heddle.events import (
-    Event,
-    NodeCompleted,
-    NodeFailed,
-    NodeStarted,
-    TokenDelta,
-    TokensDiscarded,
-    ToolCalled,
-    ToolReturned,
-)
-from plugins_host import NodePath
+from heddle.cli.region import Region, Row
+from heddle.cli.run_summary import summary
+from heddle.cli.run_tree import RunTree
+from heddle.cli.telling import STYLES, Marks, Spans, marks_for
+from heddle.cli.tree_rows import rows
+from heddle.events import Event
+
+if TYPE_CHECKING:
+    from heddle.policy_counts import PolicyCounts
 
 STDERR: Final = 2
-# Pictures a second: a spinner looks alive, and a terminal over a slow line keeps up.
+# Pictures a second: what turns looks alive, and a terminal over a slow line keeps up.
 EACH: Final = 0.1
-LINES_WAITING: Final = 1024 * 1024
-# Of the text that a model is writing: enough to follow, little enough not to jump.
-TEXT_LINES: Final = 4
-TEXT_KEPT: Final = 4000
+# Bytes that may wait for the terminal.
+OUTLET_WAITING: Final = 1024 * 1024
+# Events that are noted and not yet looked at.
+EVENTS_WAITING: Final = 2048
+# Characters of lines that wait to be left above the picture. A terminal that takes them
+# is given them at once from the first on; one that does not loses those over the second.
+LINES_AT_ONCE: Final = 32 * 1024
+LINES_WAITING: Final = 128 * 1024
 
 # The marks of plain lines → how they look.
-STYLES: Final = {">": "bold", "<": "green", "x": "red", "!": "yellow", " ": "dim"}
-
-
-# Which node: nodes of flows side by side may have one name.
-Key: TypeAlias = tuple[str, NodePath | None]
-
-
-def _key(
-    event: NodeStarted
-    | NodeCompleted
-    | NodeFailed
-    | TokenDelta
-    | TokensDiscarded
-    | ToolCalled
-    | ToolReturned,
-) -> Key:
-    return event.node_name, event.node_path
-
-
-class RunningNode:
-    """A node that is being executed: since when, and what of it is going on."""
-
-    def __init__(self, now: float) -> None:
-        self.since = now
-        self.tools: dict[str, tuple[str, float]] = {}
-        self.text = ""
+PLAIN_STYLES: Final = {
+    ">": STYLES["node"],
+    "<": STYLES["good"],
+    "x": STYLES["bad"],
+    "!": STYLES["warning"],
+    " ": STYLES["dim"],
+}
 
 
 class Live:
-    """Events as a picture on the terminal of stderr."""
+    """Events as a picture on the terminal of stderr.
+
+    Args:
+        title: What to call the run.
+        policies: What policies said, for the summary.
+        verbose: Lines of all that happens, to be left above the picture; None for what a
+            person must not miss.
+        shown: Warnings that were told already.
+        clock: Seconds.
+    """
 
     def __init__(
-        self, lines: PlainLines, *, clock: Callable[[], float] = time.monotonic
+        self,
+        title: str,
+        policies: "PolicyCounts",
+        *,
+        verbose: PlainLines | None = None,
+        shown: Iterable[str] = (),
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._lines = lines
+        self._policies = policies
+        self._verbose = verbose
         self._clock = clock
-        self._outlet = Outlet(STDERR, most=LINES_WAITING)
+        self._marks: Marks = marks_for(getattr(sys.stderr, "encoding", None))
+        self._tree = RunTree(title, clock(), marks=self._marks, shown=shown)
+        self._region = Region(colours=not os.environ.get("NO_COLOR"))
+        self._outlet = Outlet(STDERR, most=OUTLET_WAITING)
         self.outlets = (self._outlet,)
-        self._nodes: dict[Key, RunningNode] = {}
-        self._spinners: dict[Key, Spinner] = {}
-        self._drawn = io.StringIO()
+        self._happened: list[tuple[float, Event]] = []
+        self._above: list[Spans] = []
+        self._waiting = 0
         self._left_out = 0
-        width, height = terminal_size()
-        self._console = Console(
-            file=self._drawn,
-            force_terminal=True,
-            width=width,
-            height=height,
-            highlight=False,
-        )
-        self._region = Region(
-            console=self._console,
-            auto_refresh=False,
-            transient=True,
-            redirect_stdout=False,
-            redirect_stderr=False,
-            vertical_overflow="crop",
-        )
-        self._region.start()
+        self._turn = 0
 
     async def animate(self) -> None:
-        """Redraw until cancelled."""
+        """Draw until cancelled."""
         while True:
-            await trio.sleep(EACH)
+            self._fold()
             if self._outlet.idle:
-                self._redraw()
+                self._draw()
+            await trio.sleep(EACH)
 
     def see(self, event: Event, /) -> None:
-        """Note what changed, and print what stays."""
-        self._note(event)
-        # That a node runs is in the picture.
-        self._print(text for text in self._lines.lines(event) if text[0] != ">")
+        """Note what happened."""
+        self._happened.append((self._clock(), event))
+        if self._verbose is not None:
+            for text in self._verbose.lines(event):
+                self._leave(_plain(text))
+        if len(self._happened) > EVENTS_WAITING:
+            self._fold()
 
     def remark(self, text: str, /) -> None:
-        """Print it."""
-        self._print([text])
+        """Leave it above the picture."""
+        self._fold()
+        self._leave(_plain(text))
 
-    def ended(self, error: Exception | None, /) -> None:  # noqa: ARG002
-        """Remove the picture; what was printed stays."""
-        self._region.update(Group())
-        self._region.stop()
-        self._hand_over()
+    def ended(self, error: Exception | None, /) -> None:
+        """Leave a summary in the place of the picture."""
+        self._fold()
+        self._tree.ended(error, self._clock())
+        self._take_leaving()
+        if self._tree.begun:
+            self._above += summary(
+                self._tree,
+                marks=self._marks,
+                policies=self._policies.tallies,
+                stopped=isinstance(error, Interrupted),
+            )
+        self._draw(picture=False)
 
-    def _print(self, lines: Iterable[str]) -> None:
-        for text in lines:
-            # Printing draws the picture again below, so it has to be the latest.
-            self._region.update(self._picture(self._console.width))
-            self._console.print(Text(text, STYLES.get(text[0], "")), soft_wrap=True)
-        self._hand_over()
+    def _fold(self) -> None:
+        if self._happened:
+            happened, self._happened = self._happened, []
+            self._tree.fold(happened)
+            self._take_leaving()
 
-    def _note(self, event: Event) -> None:
-        match event:
-            case NodeStarted():
-                self._nodes[_key(event)] = RunningNode(self._clock())
-            case NodeCompleted() | NodeFailed():
-                self._nodes.pop(_key(event), None)
-                self._spinners.pop(_key(event), None)
-            case TokenDelta(delta=delta) if running := self._nodes.get(_key(event)):
-                running.text = (running.text + delta)[-TEXT_KEPT:]
-            case TokensDiscarded(characters=count) if running := self._nodes.get(
-                _key(event)
-            ):
-                running.text = running.text[: max(len(running.text) - count, 0)]
-            case ToolCalled(tool_name=tool) if running := self._nodes.get(_key(event)):
-                running.tools[event.tool_call_id] = (tool, self._clock())
-                running.text = ""
-            case ToolReturned() if running := self._nodes.get(_key(event)):
-                running.tools.pop(event.tool_call_id, None)
-            case _:
-                pass
+    def _take_leaving(self) -> None:
+        leaving, self._tree.leaving = self._tree.leaving, []
+        if self._verbose is None:  # else it was told as it happened
+            for spans in leaving:
+                self._leave(spans)
 
-    def _redraw(self) -> None:
-        width, height = terminal_size()
-        self._console.size = (width, height)
-        self._region.update(self._picture(width), refresh=True)
-        self._hand_over()
-
-    def _picture(self, width: int) -> RenderableType:
-        now = self._clock()
-        rows: list[RenderableType] = []
-        for key, node in self._nodes.items():
-            name = place(*key, most=40)
-            parts = [f"{name} {seconds(now - node.since)}"]
-            parts += [
-                f"{line(tool, most=30)} {seconds(now - since)}"
-                for tool, since in node.tools.values()
-            ]
-            spinner = self._spinners.setdefault(key, Spinner("dots"))
-            spinner.update(text=Text("  ".join(parts), no_wrap=True, overflow="ellipsis"))
-            rows.append(spinner)
-            if node.text.strip():
-                tail = fit(node.text[-TEXT_LINES * width :]).strip()
-                text = Text(tail, "dim")
-                wrapped = text.wrap(self._console, max(width - 2, 1))[-TEXT_LINES:]
-                rows += [Text("  ") + each for each in wrapped]
-        return Group(*rows)
-
-    def _hand_over(self) -> None:
-        drawn = self._drawn.getvalue()
-        self._drawn.seek(0)
-        self._drawn.truncate()
-        if drawn and self._left_out:
-            drawn = f"… {self._left_out} left out here\n{drawn}"
-        if self._outlet.put(drawn.encode(errors="backslashreplace")):
-            self._left_out = 0
-        else:
+    def _leave(self, spans: Spans) -> None:
+        if self._waiting > LINES_WAITING:
             self._left_out += 1
+            return
+        if self._left_out:
+            told = f"{self._marks.more} {self._left_out} left out here"
+            self._above.append(((told, STYLES["dim"]),))
+            self._left_out = 0
+        self._above.append(spans)
+        self._waiting += sum(len(text) for text, _ in spans)
+        if self._waiting > LINES_AT_ONCE and self._outlet.idle:
+            self._draw()
+
+    def _draw(self, *, picture: bool = True) -> None:
+        width, height = terminal_size()
+        shown: list[Spans] = []
+        if picture:
+            self._turn += 1
+            shown = rows(
+                self._tree,
+                now=self._clock(),
+                width=width,
+                height=height - 1,
+                marks=self._marks,
+                turn=self._turn,
+            )
+        above, self._above, self._waiting = self._above, [], 0
+        drawn = self._region.draw(
+            [_segments(each) for each in shown],
+            above=[row for each in above for row in _lines(each)],
+            width=width,
+            height=height,
+        )
+        self._outlet.put(first_light.taken() + drawn)
 
 
 def terminal_size() -> tuple[int, int]:
@@ -201,3 +184,26 @@ def terminal_size() -> tuple[int, int]:
     except OSError:  # it is gone; the outlet is about to find out
         width = height = 0
     return width or 80, height or 24
+
+
+def _plain(text: str) -> Spans:
+    return ((text, PLAIN_STYLES.get(text[:1], STYLES["plain"])),)
+
+
+def _lines(spans: Spans) -> list[Row]:
+    """Text of any number of lines as a row each."""
+    made: list[list[Segment]] = [[]]
+    for text, style in spans:
+        first, *more = text.split("\n")
+        made[-1].append(Segment(first, _style(style)))
+        made += [[Segment(each, _style(style))] for each in more]
+    return list(made)
+
+
+def _segments(spans: Spans) -> Row:
+    return [Segment(text, _style(style)) for text, style in spans if text]
+
+
+@cache
+def _style(words: str) -> Style | None:
+    return Style.parse(words) if words else None

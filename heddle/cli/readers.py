@@ -2,6 +2,7 @@
 
 Silent     --quiet: nobody
 Frames     --protocol: stdout, one JSON object a line
+JsonLines  --json: stderr, one JSON object a line, while stdout has the result
 Plain      stderr as lines: piped, or a terminal that cannot do more
 Live       stderr on a terminal (`heddle.cli.live`)
 """
@@ -10,16 +11,18 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, Protocol
 
 from heddle.cli.exits import OutputFailed, output_failed
-from heddle.cli.frames import error_frame, frame
+from heddle.cli.frames import Remark, error_frame, frame
 from heddle.cli.outlet import Outlet
 from heddle.cli.own_stdout import STDERR, STDOUT
 from heddle.cli.plain import PlainLines
-from heddle.events import Event
+from heddle.events import Event, Warned
 
 # Frames that may wait for whoever reads stdout. One that is further behind has stalled.
 FRAMES_WAITING: Final = 64 * 1024 * 1024
 # Lines that may wait for stderr before some are left out.
 LINES_WAITING: Final = 1024 * 1024
+# How the line of a warning begins.
+WARNING: Final = "! "
 
 
 class Reader(Protocol):
@@ -102,6 +105,49 @@ class Frames:
     def _broken(self) -> None:
         assert self._outlet.error is not None
         self._stop(output_failed(self._outlet.error))
+
+
+class JsonLines:
+    """Events, and everything else that there is to say, as frames on stderr.
+
+    Args:
+        stop: As of `Frames`, when they are not read. A stderr that is gone stops nothing:
+            the result has a way of its own.
+        shown: Warnings that are remarked on, so that they are not told again as events.
+    """
+
+    animate: Callable[[], Awaitable[None]] | None = None
+
+    def __init__(
+        self, stop: Callable[[Exception], None], *, shown: Iterable[str] = ()
+    ) -> None:
+        self._stop = stop
+        self._shown = frozenset(shown)
+        self._outlet = Outlet(STDERR, most=FRAMES_WAITING)
+        self.outlets = (self._outlet,)
+
+    def see(self, event: Event, /) -> None:
+        """Write its frame."""
+        if not (isinstance(event, Warned) and event.message in self._shown):
+            self._put(frame(event))
+
+    def remark(self, text: str, /) -> None:
+        """Write it as the event of a warning where it is one."""
+        message = text.removeprefix(WARNING)
+        self._put(frame(Remark(text.strip()) if message is text else Warned(message)))
+
+    def ended(self, error: Exception | None, /) -> None:
+        """Nothing: the error is told by the program's end, as a frame too."""
+
+    def _put(self, data: bytes) -> None:
+        if not self._outlet.put(data):
+            self._stop(
+                OutputFailed(
+                    f"over {FRAMES_WAITING // 2**20} MiB of events wait to be read",
+                    where="stderr",
+                    fix="Read them faster, or not at all: leave --json out.",
+                )
+            )
 
 
 class Plain:

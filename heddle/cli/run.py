@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from heddle.cli import first_light
 from heddle.cli.exits import WrongUsage, output_failed
 from heddle.cli.inputs import check_format, read_input
-from heddle.cli.options import debug_option, is_debugging
+from heddle.cli.options import debug_option, is_debugging, json_option
 from heddle.cli.own_stdout import own_stdout
 from heddle.cli.wording import fit_json
 from heddle.flags import components_option, engine_options, format_option
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from heddle.cli.readers import Reader
     from heddle.installation import Installed
     from heddle.launch import Prepared, RunOptions
+    from heddle.policy_counts import PolicyCounts
 
 # The protocol of `heddle.cli.frames`; others are those of encoders.
 OWN_PROTOCOL: Final = "heddle"
@@ -73,6 +75,7 @@ Examples:
 )
 @click.option("-v", "--verbose", is_flag=True, help="Show what goes in and comes out.")
 @click.option("-q", "--quiet", is_flag=True, help="Show errors only.")
+@json_option
 @debug_option
 def command(
     flow: str,
@@ -86,12 +89,14 @@ def command(
     interactive: bool,
     verbose: bool,
     quiet: bool,
+    as_json: bool,
     **engine: Any,
 ) -> None:
     """Run FLOW, an Agent Spec document in JSON or YAML, and print its result as JSON.
 
-    Progress, warnings and errors go to stderr. The exit status is 0 when the flow reached
-    its end, 1 when it failed, 2 for wrong usage, 130 when it was interrupted.
+    Progress, warnings and errors go to stderr: on a terminal as a live tree and a summary,
+    else as lines; NO_COLOR takes the colours away. The exit status is 0 when the flow
+    reached its end, 1 when it failed, 2 for wrong usage, 130 when it was interrupted.
     """
     if interactive and (protocol is not None or input_ == "-"):
         raise WrongUsage(
@@ -102,6 +107,12 @@ def command(
     if interactive and trace:
         raise WrongUsage(
             "a chat shows no traces", where="--trace", fix="Leave out -i, or --trace."
+        )
+    if as_json and (interactive or protocol is not None):
+        raise WrongUsage(
+            "it writes events to stderr, beside a result on stdout",
+            where="--json",
+            fix="Leave out --interactive and --protocol.",
         )
     if sys.stdout is None:
         raise WrongUsage("it is closed, and the result goes there", where="stdout")
@@ -123,6 +134,7 @@ def command(
             protocol=protocol,
             verbose=verbose,
             quiet=quiet,
+            as_json=as_json,
             debug=is_debugging(),
             interactive=interactive,
         )
@@ -138,6 +150,7 @@ def run_once(
     protocol: str | None,
     verbose: bool,
     quiet: bool,
+    as_json: bool,
     debug: bool,
     interactive: bool,
 ) -> None:
@@ -159,12 +172,18 @@ def run_once(
     from heddle.cli.logs import told_to
     from heddle.cli.plain import overheard, warning
     from heddle.cli.session import Session
+    from heddle.policy_counts import PolicyCounts
 
+    policies = PolicyCounts()
     session: Session[dict[str, Any] | None]
     reader = choose(
         protocol,
         verbose=verbose,
         quiet=quiet,
+        as_json=as_json,
+        traced=options.trace,
+        title=flow.rpartition("/")[2],
+        policies=policies,
         shown=warnings,
         stop=lambda reason: session.stop(reason),
         interactive=interactive,
@@ -180,6 +199,7 @@ def run_once(
             options,
             installed=installed,
             plugin_log=lambda said: reader.remark(overheard(said)),
+            watch=policies,
         ) as engine:
             if interactive:
                 from heddle.cli.chat import chat
@@ -252,6 +272,10 @@ def choose(
     *,
     verbose: bool,
     quiet: bool,
+    as_json: bool,
+    traced: bool,
+    title: str,
+    policies: "PolicyCounts",
     shown: Iterable[str],
     stop: Callable[[Exception], None],
     interactive: bool,
@@ -269,12 +293,14 @@ def choose(
         return Encoded(stop, stdout)
     if quiet or sys.stderr is None:
         return readers.Silent()
+    if as_json:
+        return readers.JsonLines(stop, shown=shown)
     lines = PlainLines(verbose=verbose, shown=frozenset(shown))
-    animated = sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
-    if animated and not interactive:
+    if first_light.is_animated() and not interactive:
         from heddle.cli.live import Live
 
-        return Live(lines)
+        everything = lines if verbose or traced else None
+        return Live(title, policies, verbose=everything, shown=shown)
     return readers.Plain(lines)
 
 

@@ -1,19 +1,15 @@
-"""The live picture, on a pseudo-terminal of the test's own."""
+"""A run live, on a pseudo-terminal of the test's own: the screen is what is asserted."""
 
-import fcntl
-import os
-import pty
 import re
-import select
-import struct
+import signal
 import termios
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
+
 from tests.heddle.cli.conftest import (
     COMMAND,
-    Done,
     Script,
     WriteFlow,
     WriteTool,
@@ -21,137 +17,230 @@ from tests.heddle.cli.conftest import (
     surroundings,
     tool_node,
 )
+from tests.support.screen import Screen
 
-CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+COLOURED = re.compile(rb"\x1b\[[0-9;]*3[0-9][0-9;]*m")
+# A tool that works until a file is there: the test says how long.
+UNTIL = "while [ ! -e {0} ]; do sleep 0.02; done; echo '{{\"done\":1}}'"
+GATE = """
+from heddle.plugin import proceed, reject, serve
+
+
+def before(event, ctx):
+    if event.subject.tool_name == "shell":
+        return reject("not here")
+    return proceed()
+
+
+serve({"Gate": {"toolCall": {"before": before}}})
+"""
+MANIFEST = """{"name": "gate", "version": "1.0.0", "capabilities": [],
+ "components": [{"kind": "middleware", "componentType": "Gate",
+                 "seams": {"toolCall": ["before"]}}]}"""
 
 
 def on_a_terminal(
     folder: Path,
     *arguments: str,
     environment: Mapping[str, str] | None = None,
-    size: tuple[int, int] = (24, 80),
-    press: str = "",
-    when: str = "",
-) -> Done:
-    """Run a command on a terminal; what was on it is ``stdout``.
-
-    ``press`` is typed as soon as ``when`` has appeared.
-    """
-    child, terminal = pty.fork()
-    if child == 0:  # pragma: no cover  another program follows at once
-        fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
-        os.chdir(folder)
-        more = {"TERM": "xterm", **(environment or {})}
-        os.execve(COMMAND[0], [*COMMAND, *arguments], surroundings(folder, more))
-    shown = b""
-    end = time.monotonic() + 100
-    while time.monotonic() < end:
-        if select.select([terminal], [], [], 0.1)[0]:
-            try:
-                data = os.read(terminal, 65536)
-            except OSError:  # the other end is closed
-                break
-            if not data:
-                break
-            shown += data
-        if press and when in CONTROL.sub("", shown.decode(errors="replace")):
-            os.write(terminal, press.encode())
-            press = ""
-    _, status = os.waitpid(child, 0)
-    os.close(terminal)
-    return Done(os.waitstatus_to_exitcode(status), shown.decode(), "")
+    columns: int = 80,
+    rows: int = 24,
+    term: str = "xterm-256color",
+) -> Screen:
+    return Screen(
+        [*COMMAND, *arguments],
+        columns=columns,
+        rows=rows,
+        env=surroundings(folder, environment),
+        cwd=folder,
+        term=term,
+    )
 
 
-def words(shown: str) -> str:
-    return CONTROL.sub("", shown).replace("\r", "\n")
+def go(folder: Path) -> None:
+    """Let the tool of `UNTIL` end."""
+    (folder / "go").touch()
 
 
-def last_screen(shown: str) -> str:
-    """What stays: the text after the last time the picture was taken away."""
-    return CONTROL.sub("", shown.rpartition("\x1b[?25h")[2])
+def waiting_tool(tool: WriteTool, folder: Path, name: str = "t") -> None:
+    tool(name, UNTIL.format(folder / "go"))
 
 
-def test_a_running_node_is_shown_with_its_time_and_leaves_its_line(
-    flow: WriteFlow, tool: WriteTool, tmp_path: Path
+@pytest.mark.parametrize("columns", [80, 200])
+def test_a_run_is_a_tree_while_it_goes_on_and_a_summary_when_it_is_over(
+    flow: WriteFlow, tool: WriteTool, tmp_path: Path, columns: int
 ) -> None:
-    tool("t", "sleep 1; echo '{\"done\":1}'")
-    done = on_a_terminal(tmp_path, "run", flow(tool_node("t")), "--tools-dir", "tools")
-    assert done.status == 0
-    assert re.search(r"\S t \d\.\d s", words(done.stdout))
-    assert re.search(r"< t \(\d\.\d s\)", words(done.stdout))
-    assert last_screen(done.stdout).split() == ["{", '"done":', "1", "}"]
-
-
-def test_tool_calls_and_text_are_shown(
-    flow: WriteFlow, tool: WriteTool, tmp_path: Path
-) -> None:
-    tool("look", """sleep 1.5; printf '{"seen":"a cat"}'""")
-    tool("wait", "true")
+    waiting_tool(tool, tmp_path, "look")
     script: Script = [
         {"content": "Let me look.", "tool_calls": [{"name": "look"}]},
-        {"content": "I see {{seen}}."},
+        {"content": "I have seen it."},
     ]
-    name = flow(agent_node("ask", script, "look"), tool_node("wait"))
-    done = on_a_terminal(tmp_path, "run", name, "--tools-dir", "tools")
-    assert done.status == 0
-    shown = words(done.stdout)
-    assert re.search(r"ask \d\.\d s  look \d\.\d s", shown)
-    assert "  ask: look" in shown
+    name = flow(agent_node("ask", script, "look"))
+    arguments = ("run", name, "--tools-dir", "tools")
+    with on_a_terminal(tmp_path, *arguments, columns=columns) as screen:
+        screen.wait_for("round 1")
+        head, start, ask, call = screen.text.splitlines()
+        assert re.fullmatch(r"\S flow\.json  \d\.\d s · 1 node done", head)
+        assert re.fullmatch(r"  ✓ start  0\.\d s", start)
+        assert re.fullmatch(r"  \S ask  \d\.\d s", ask)
+        assert re.fullmatch(r"    round 1  \S look  \d\.\d s", call)
+        assert screen.style("ask").bold
+        assert not screen.cursor_hidden
+        go(tmp_path)
+        assert screen.ended() == 0
+        headline, *table = screen.text.splitlines()
+        assert re.match(r"✓ flow\.json  \d\.\d s · 2 model calls · ", headline)
+        assert [each.split()[0] for each in table[:4]] == ["nodes", "ask", "end", "tools"]
+        assert '"result": "I have seen it."' in screen.text
+        assert "round 1" not in screen.scrollback
+        assert screen.modes() == screen.modes_before
 
 
-def test_ctrl_c_ends_the_run_and_gives_the_cursor_back(
+def test_what_a_policy_did_is_told_in_its_colour_with_its_name_and_seam(
     flow: WriteFlow, tool: WriteTool, tmp_path: Path
 ) -> None:
+    tool("shell", "echo '{}'")
+    waiting_tool(tool, tmp_path, "look")
+    (tmp_path / "gate.py").write_text(GATE)
+    (tmp_path / "gate.json").write_text(MANIFEST.replace("{python}", COMMAND[0]))
+    script: Script = [
+        {"tool_calls": [{"name": "shell"}]},
+        {"tool_calls": [{"name": "look"}]},
+        {"content": "Done."},
+    ]
+    name = flow(agent_node("ask", script, "shell", "look"))
+    arguments = ("run", name, "--tools-dir", "tools", "--plugin", "gate.json")
+    with on_a_terminal(tmp_path, *arguments) as screen:
+        screen.wait_for("round 2")
+        assert "! Gate · toolCall.before  refuses" in screen.text
+        assert screen.style("Gate · toolCall").fg == "brown"  # pyte's word for yellow
+        go(tmp_path)
+        assert screen.ended() == 0
+        assert screen.text.startswith("! middleware 'Gate' of plugin 'gate'")
+        assert "toolCall.before: 1 reject, 1 proceed" in screen.text
+
+
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [
+        (signal.SIGINT, 130),
+        (signal.SIGTERM, 143),
+        (signal.SIGHUP, 129),
+        (signal.SIGKILL, -9),
+    ],
+)
+def test_whatever_ends_a_run_leaves_the_terminal_usable(
+    flow: WriteFlow, tool: WriteTool, tmp_path: Path, number: int, status: int
+) -> None:
     tool("t", "sleep 600")
-    name = flow(tool_node("t"))
-    done = on_a_terminal(
-        tmp_path, "run", name, "--tools-dir", "tools", press="\x03", when=" t "
-    )
-    assert done.status == 130
-    assert last_screen(done.stdout).strip() == "Interrupted."
-    assert done.stdout.rfind("\x1b[?25h") > done.stdout.rfind("\x1b[?25l")
+    with on_a_terminal(tmp_path, "run", flow(tool_node("t")), "--tools-dir", "tools") as s:
+        s.wait_for(" t  ")
+        # Also in the middle there is nothing to give back.
+        assert s.modes() == s.modes_before
+        if number == signal.SIGINT:
+            s.type("\x03")
+        else:
+            s.signal(number)
+        assert s.ended() == status
+        assert s.modes() == s.modes_before
+        assert not s.cursor_hidden
+        assert b"\x1b[?" not in s.raw  # no mode of the terminal was ever touched
+        if status > 0:
+            assert "⊘ flow.json" in s.text
+            assert s.text.endswith("Interrupted.")
+        column, _ = s.cursor
+        assert column == 0
 
 
 def test_a_failure_is_told_below_what_happened(
     flow: WriteFlow, tool: WriteTool, tmp_path: Path
 ) -> None:
     tool("t", "printf '\\033[2Jbad' >&2; exit 1")
-    done = on_a_terminal(tmp_path, "run", flow(tool_node("t")), "--tools-dir", "tools")
-    assert done.status == 1
-    assert "exited with status 1: \\x1b[2Jbad" in last_screen(done.stdout)
-    assert "\x1b[2J" not in done.stdout
+    arguments = ("run", flow(tool_node("t")), "--tools-dir", "tools")
+    with on_a_terminal(tmp_path, *arguments, columns=200) as screen:
+        assert screen.ended() == 1
+        lines = screen.text.splitlines()
+        assert lines[0].startswith("✗ flow.json")
+        assert lines[-1].startswith("Error: node 't' (ToolNode)")
+        assert "exited with status 1: \\x1b[2Jbad" in lines[-1]
+        assert b"\x1b[2J" not in screen.raw
 
 
-def test_no_colour_is_respected(flow: WriteFlow, tool: WriteTool, tmp_path: Path) -> None:
-    tool("t", "sleep 0.4")
-    arguments = ["run", flow(tool_node("t")), "--tools-dir", "tools"]
-    coloured = re.compile(r"\x1b\[[0-9;]*3[0-9][0-9;]*m")
-    plain = on_a_terminal(tmp_path, *arguments, environment={"NO_COLOR": "1"})
-    assert not coloured.search(plain.stdout)
-    assert coloured.search(on_a_terminal(tmp_path, *arguments).stdout)
+def test_a_resized_terminal_is_drawn_anew(
+    flow: WriteFlow, tool: WriteTool, tmp_path: Path
+) -> None:
+    waiting_tool(tool, tmp_path)
+    for n in range(9):
+        tool(f"n{n}", "echo '{}'")
+    name = flow(*(tool_node(f"n{n}") for n in range(9)), tool_node("t"))
+    with on_a_terminal(tmp_path, "run", name, "--tools-dir", "tools") as screen:
+        screen.wait(lambda s: re.search(r"^  \S t  ", s.text, re.MULTILINE))
+        assert "✓ n0" in screen.text
+        screen.resize(80, 6)
+        screen.wait(lambda s: "10 nodes done" in s.text and "✓ n0" not in s.text)
+        screen.resize(200, 24)
+        screen.wait(lambda s: "✓ n0" in s.text and re.search(r"\S t  ", s.text))
+        go(tmp_path)
+        assert screen.ended() == 0
+        assert "✓ flow.json" in screen.text
+
+
+def test_no_colour_is_respected(flow: WriteFlow, tmp_path: Path) -> None:
+    with on_a_terminal(tmp_path, "run", flow()) as screen:
+        assert screen.ended() == 0
+        assert COLOURED.search(screen.raw)
+    with on_a_terminal(tmp_path, "run", flow(), environment={"NO_COLOR": "1"}) as screen:
+        assert screen.ended() == 0
+        assert "✓ flow.json" in screen.text
+        assert not COLOURED.search(screen.raw)
+
+
+def test_quiet_shows_the_result_alone(flow: WriteFlow, tmp_path: Path) -> None:
+    with on_a_terminal(tmp_path, "run", flow(), "-q") as screen:
+        assert screen.ended() == 0
+        assert screen.raw == b"{}\r\n"
+
+
+def test_verbose_leaves_everything_above_the_summary(
+    flow: WriteFlow, tool: WriteTool, tmp_path: Path
+) -> None:
+    tool("t", "echo '{\"out\":1}'")
+    arguments = ("run", flow(tool_node("t")), "--tools-dir", "tools", "-v")
+    with on_a_terminal(tmp_path, *arguments, "--input", '{"in": 1}') as screen:
+        assert screen.ended() == 0
+        text = screen.text
+        assert '> t (ToolNode) {"in":1}' in text
+        assert text.index('> t (ToolNode) {"in":1}') < text.index("✓ flow.json")
+
+
+def test_json_is_lines_of_json_on_a_terminal_too(flow: WriteFlow, tmp_path: Path) -> None:
+    with on_a_terminal(tmp_path, "run", flow(), "--json") as screen:
+        assert screen.ended() == 0
+        assert screen.raw.startswith(b'{"type":"flow_start"}\r\n{"type":"node_start"')
+        assert b"\x1b" not in screen.raw
 
 
 def test_a_terminal_that_can_do_nothing_gets_plain_lines(
     flow: WriteFlow, tmp_path: Path
 ) -> None:
-    done = on_a_terminal(tmp_path, "run", flow(), environment={"TERM": "dumb"})
-    assert done.stdout == "> start (StartNode)\r\n> end (EndNode)\r\n{}\r\n"
+    with on_a_terminal(tmp_path, "run", flow(), term="dumb") as screen:
+        assert screen.ended() == 0
+        assert screen.raw == b"> start (StartNode)\r\n> end (EndNode)\r\n{}\r\n"
 
 
+@pytest.mark.parametrize("size", [(0, 0), (1, 1), (5, 2)])
 def test_a_terminal_of_no_size_or_hardly_any_is_no_trouble(
-    flow: WriteFlow, tool: WriteTool, tmp_path: Path
+    flow: WriteFlow, tool: WriteTool, tmp_path: Path, size: tuple[int, int]
 ) -> None:
-    tool("t", "sleep 0.4")
-    for size in ((0, 0), (1, 1), (2, 5)):
-        done = on_a_terminal(
-            tmp_path, "run", flow(tool_node("t")), "--tools-dir", "tools", size=size
-        )
-        assert done.status == 0
+    with on_a_terminal(tmp_path, "run", flow()) as screen:
+        termios.tcsetwinsize(screen._slave, (size[1], size[0]))
+        assert screen.ended() == 0
 
 
 def test_control_characters_in_the_result_are_escaped(
     flow: WriteFlow, tmp_path: Path
 ) -> None:
     state = '{"a": "\\u009b2J\\u001b[2J\\u007f"}'
-    done = on_a_terminal(tmp_path, "run", flow(), "--input", state)
-    assert '"a": "\\u009b2J\\u001b[2J\\u007f"' in done.stdout
+    with on_a_terminal(tmp_path, "run", flow(), "--input", state) as screen:
+        assert screen.ended() == 0
+        assert '"a": "\\u009b2J\\u001b[2J\\u007f"' in screen.text

@@ -1,0 +1,206 @@
+"""What is left of a run on the terminal: what each part of it took and did.
+
+    ✓ flow.json  3.4 s · 4 model calls · 1,204 tokens in · 88 out · 3 tool calls
+      nodes     start                0.0 s
+                librarian            3.4 s  4 model calls · 1,204 tokens in · 88 out
+      tools     survey               0.2 s
+                shell                0.1 s  2 calls, 1 failed
+      policies  ApprovalGate                toolCall.before: 2 proceed, 1 reject
+
+Pure: totals in, styled text out.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from rich.cells import cell_len
+
+from heddle.cli.run_totals import Name, NodeTotal, ToolTotal, Totals
+from heddle.cli.run_tree import Phase, RunTree
+from heddle.cli.telling import STYLES, Marks, Spans, counted, tokens
+from heddle.cli.wording import line, seconds
+
+if TYPE_CHECKING:
+    from heddle.policy_counts import Place, Tally
+
+# Rows of one kind; a person reads no more, and a screen has no room for more.
+MOST: Final = 16
+NAME_SHOWN: Final = 40
+
+
+class Told(NamedTuple):
+    """A row of the summary: a name, a time that is "" where there is none, and facts."""
+
+    name: str
+    time: str
+    facts: str
+    style: str = STYLES["plain"]
+
+
+class Entry(NamedTuple):
+    """A node and how deep it is in the flow."""
+
+    depth: int
+    name: str
+    total: NodeTotal | None
+
+
+def summary(
+    tree: RunTree,
+    *,
+    marks: Marks,
+    policies: "Mapping[Place, Tally]",
+    stopped: bool = False,
+) -> list[Spans]:
+    """The summary of a run that has ended.
+
+    Args:
+        tree: The run.
+        marks: The signs that the terminal can take.
+        policies: What each policy said.
+        stopped: Whether a person or a program ended it.
+    """
+    totals = tree.totals
+    sections = (
+        ("nodes", _nodes(totals, marks)),
+        ("tools", _tools(totals, marks)),
+        ("policies", _policies(policies)),
+    )
+    return [_headline(tree, marks, stopped=stopped), *_grid(sections)]
+
+
+def _headline(tree: RunTree, marks: Marks, *, stopped: bool) -> Spans:
+    root, totals = tree.root, tree.totals
+    facts = [seconds(root.took)]
+    if stopped:
+        mark, style = marks.stopped, STYLES["warning"]
+        facts.append("interrupted")
+    elif root.phase is Phase.FAILED:
+        mark, style = marks.failed, STYLES["bad"]
+        facts.append("failed")
+    else:
+        mark, style = marks.done, STYLES["good"]
+    if totals.model_calls:
+        facts.append(counted(totals.model_calls, "model call"))
+    if totals.usage is not None:
+        facts.append(tokens(totals.usage, marks=marks))
+    if totals.tool_calls:
+        facts.append(counted(totals.tool_calls, "tool call"))
+    told = f"  {marks.between.join(facts)}"
+    return (f"{mark} ", style), (root.label, STYLES["node"]), (told, STYLES["dim"])
+
+
+def _nodes(totals: Totals, marks: Marks) -> Iterator[Told]:
+    entries = list(in_order(totals.nodes))
+    kept = _longest(entries)
+    left_out = [each for number, each in enumerate(entries) if number not in kept]
+    for number, (depth, name, total) in enumerate(entries):
+        if number in kept:
+            label = "  " * depth + line(name, most=NAME_SHOWN)
+            yield _node(label, total, marks)
+    if left_out:
+        time = sum(each.total.seconds for each in left_out if each.total is not None)
+        yield Told(f"{marks.more} {len(left_out):,} more", seconds(time), "", STYLES["dim"])
+
+
+def _node(label: str, total: NodeTotal | None, marks: Marks) -> Told:
+    if total is None:
+        return Told(label, "", "")
+    facts = []
+    if total.stopped:
+        facts.append("stopped")
+    ended = total.executions + total.stopped
+    if ended > 1:
+        facts.append(counted(ended, "execution"))
+    if total.failures:
+        facts.append(f"{total.failures:,} failed" if ended > 1 else "failed")
+    if total.model_calls:
+        facts.append(counted(total.model_calls, "model call"))
+    if total.usage is not None:
+        facts.append(tokens(total.usage, marks=marks))
+    if total.tool_calls:
+        facts.append(counted(total.tool_calls, "tool call"))
+    style = STYLES["bad"] if total.failures else STYLES["plain"]
+    return Told(label, seconds(total.seconds), marks.between.join(facts), style)
+
+
+def in_order(nodes: Mapping[Name, NodeTotal]) -> Iterator[Entry]:
+    """Nodes with those of the flows inside them below, in the order in which they came."""
+    inside: dict[Name, dict[Name, None]] = {}
+    for name in nodes:
+        for depth in range(len(name)):
+            inside.setdefault(name[:depth], {})[name[: depth + 1]] = None
+    waiting: list[Name] = [()]
+    while waiting:
+        name = waiting.pop()
+        if name:
+            yield Entry(len(name) - 1, name[-1], nodes.get(name))
+        waiting += reversed(inside.get(name, {}))
+
+
+def _longest(entries: Sequence[Entry]) -> set[int]:
+    """Which nodes to show when there are too many: those that took longest or failed."""
+    if len(entries) <= MOST:
+        return set(range(len(entries)))
+
+    def weight(number: int) -> tuple[bool, float]:
+        total = entries[number].total
+        return (False, 0.0) if total is None else (total.failures > 0, total.seconds)
+
+    return set(sorted(range(len(entries)), key=weight, reverse=True)[: MOST - 1])
+
+
+def _tools(totals: Totals, marks: Marks) -> Iterator[Told]:
+    longest = sorted(totals.tools.items(), key=lambda each: -each[1].seconds)
+    kept = totals.tools if len(longest) <= MOST else dict(longest[: MOST - 1])
+    for name, total in totals.tools.items():
+        if name in kept:
+            yield _tool(name, total, marks)
+    if len(kept) < len(longest):
+        rest = longest[len(kept) :]
+        time = sum(each.seconds for _, each in rest)
+        yield Told(f"{marks.more} {len(rest):,} more", seconds(time), "", STYLES["dim"])
+
+
+def _tool(name: str, total: ToolTotal, marks: Marks) -> Told:
+    facts = [counted(total.calls, "call")]
+    if total.failures:
+        facts.append(f"{total.failures:,} failed")
+    label = line(name, most=NAME_SHOWN)
+    return Told(label, seconds(total.seconds), marks.between.join(facts), STYLES["tool"])
+
+
+def _policies(policies: "Mapping[Place, Tally]") -> Iterator[Told]:
+    """A row for each policy at each half of a seam where it said something."""
+    by_policy: dict[str, list[tuple[str, Tally]]] = {}
+    for (seam, half, policy), tally in policies.items():
+        by_policy.setdefault(policy, []).append((f"{seam}.{half}", tally))
+    for policy, places in by_policy.items():
+        name = line(policy, most=NAME_SHOWN)
+        for place, tally in places:
+            said = [f"{number:,} {action}" for action, number in tally.actions.items()]
+            if tally.failures:
+                said.append(f"{tally.failures:,} without an answer")
+            yield Told(name, "", f"{place}: {', '.join(said)}", STYLES["policy"])
+            name = ""
+
+
+def _grid(sections: Iterable[tuple[str, Iterable[Told]]]) -> Iterator[Spans]:
+    """Rows with their columns under each other."""
+    filled = [(title, list(told)) for title, told in sections]
+    every = [each for _, told in filled for each in told]
+    if not every:
+        return
+    heads = max(len(title) for title, told in filled if told) + 2
+    names = max(cell_len(each.name) for each in every) + 2
+    times = max(len(each.time) for each in every)
+    for title, told in filled:
+        for number, each in enumerate(told):
+            head = title if number == 0 else ""
+            yield (
+                (f"  {head:<{heads}}", STYLES["dim"]),
+                (each.name, each.style),
+                (" " * (names - cell_len(each.name)), ""),
+                (f"{each.time:>{times}}", STYLES["plain"]),
+                (f"  {each.facts}" if each.facts else "", STYLES["dim"]),
+            )

@@ -1,0 +1,98 @@
+"""What is left of a run on the terminal."""
+
+from heddle.cli.run_summary import MOST, summary
+from heddle.cli.run_totals import Totals
+from heddle.cli.run_tree import RunTree
+from heddle.cli.telling import UNICODE
+from heddle.events import (
+    ErrorInfo,
+    Event,
+    NodeCompleted,
+    NodeFailed,
+    NodeStarted,
+    ToolCalled,
+    ToolReturned,
+)
+from heddle.policy_counts import PolicyCounts
+from plugins_host import Half, Seam, Usage
+
+
+def told(
+    happened: list[tuple[float, Event]],
+    *,
+    error: Exception | None = None,
+    policies: PolicyCounts | None = None,
+    stopped: bool = False,
+) -> str:
+    tree = RunTree("flow.json", 0.0, marks=UNICODE)
+    tree.fold(happened)
+    tree.ended(error, 3.0)
+    tallies = (policies or PolicyCounts()).tallies
+    rows = summary(tree, marks=UNICODE, policies=tallies, stopped=stopped)
+    return "\n".join("".join(text for text, _ in spans).rstrip() for spans in rows)
+
+
+def test_a_run_as_it_is_told() -> None:
+    policies = PolicyCounts()
+    for action in ("proceed", "reject", "proceed"):
+        policies.answered(Seam.TOOL_CALL, Half.BEFORE, ["Gate"], action, 0.01)
+    policies.failed(Seam.TOOL_CALL, Half.AFTER, "Gate")
+    inside = ("each", 0, "ask")
+    happened: list[tuple[float, Event]] = [
+        (0.0, NodeStarted("start", "StartNode", {}, 1)),
+        (0.0, NodeCompleted("start", "StartNode", {}, 1)),
+        (0.0, NodeStarted("each", "MapNode", {}, 1)),
+        (0.0, NodeStarted("ask", "AgentNode", {}, 1, inside)),
+        (0.0, ToolCalled("ask", "look", {}, "c", 0.0, inside)),
+        (0.2, ToolReturned("ask", "look", "c", 200, error=ErrorInfo("E", "no"))),
+        (1.0, NodeCompleted("ask", "AgentNode", {}, 1, Usage(1204, 88), inside, 2)),
+        (1.0, NodeCompleted("each", "MapNode", {}, 1)),
+    ]
+    assert told(happened, policies=policies) == (
+        "✓ flow.json  3.0 s · 2 model calls · 1,204 tokens in · 88 out · 1 tool call\n"
+        "  nodes     start  0.0 s\n"
+        "            each   1.0 s\n"
+        "              ask  1.0 s  2 model calls · 1,204 tokens in · 88 out · 1 tool call\n"
+        "  tools     look   0.2 s  1 call · 1 failed\n"
+        "  policies  Gate          toolCall.before: 2 proceed, 1 reject\n"
+        "                          toolCall.after: 1 without an answer"
+    )
+
+
+def test_a_run_that_failed_and_one_that_was_stopped_say_so() -> None:
+    begin: tuple[float, Event] = (1.0, NodeStarted("t", "ToolNode", {}, 1))
+    fail: tuple[float, Event] = (
+        1.5,
+        NodeFailed("t", "ToolNode", ErrorInfo("E", "no"), 1),
+    )
+    failed = told([begin, fail], error=RuntimeError())
+    assert failed == "✗ flow.json  3.0 s · failed\n  nodes  t  0.5 s  failed"
+    stopped = told([begin], error=RuntimeError(), stopped=True)
+    assert stopped == "⊘ flow.json  3.0 s · interrupted\n  nodes  t  2.0 s  stopped"
+
+
+def test_only_the_longest_nodes_are_told_and_the_failed_ones() -> None:
+    happened: list[tuple[float, Event]] = []
+    for n in range(40):
+        name = f"n{n}"
+        end: Event = NodeCompleted(name, "ToolNode", {}, 1)
+        if n == 1:
+            end = NodeFailed(name, "ToolNode", ErrorInfo("E", "no"), 1)
+        happened += [(0.0, NodeStarted(name, "ToolNode", {}, 1)), (n / 10, end)]
+    lines = told(happened).splitlines()
+    assert len(lines) == 1 + MOST
+    assert lines[1].split() == ["nodes", "n1", "0.1", "s", "failed"]
+    assert lines[2].split() == ["n26", "2.6", "s"]
+    assert lines[-1].split() == ["…", "25", "more", "32", "s"]
+
+
+def test_any_number_of_names_is_counted_in_bounded_room() -> None:
+    totals = Totals()
+    for n in range(3000):
+        totals.tool_called(ToolCalled(f"n{n}", f"t{n}", {}, "c", 0.0))
+    assert len(totals.nodes) == len(totals.tools) == 1001
+    assert totals.tool_calls == 3000
+
+
+def test_a_run_of_nothing_has_a_headline() -> None:
+    assert told([]) == "✓ flow.json  3.0 s"
