@@ -2,16 +2,19 @@
 
 modelCall.before once ──▶ attempt 1 ──▶ modelCall.after ──retry──▶ attempt 2 …
                   └──replace──▶ the answer; nothing is sent, nothing comes after
+
+What policies let stand, the `retry_policy` of the LLM configuration may have sent again.
 """
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from heddle.engine.decisions import Substitute
+from heddle.engine.decisions import Again, Substitute
 from heddle.engine.faults import EngineFault, RunFailed
 from heddle.engine.plugin_calls import OnText, answer, model_name
+from heddle.engine.retries import Retries, failure_of
 from heddle.engine.work import NodeContext
-from heddle.spec import Component
+from heddle.spec import Component, RetryPolicy
 from plugins_host import Fault, Message, ModelRequest, ModelResponse, ToolDefinition
 
 if TYPE_CHECKING:
@@ -87,37 +90,61 @@ async def _send(
         if isinstance(decided, Substitute):
             return _instead(context, decided.value, shown=shown)
         request = decided
-    if gate is None or not gate.asked.model_after:
+    policy: RetryPolicy | None = getattr(llm, "retry_policy", None)
+    asked = gate if gate is not None and gate.asked.model_after else None
+    if asked is None and policy is None:
         response = await _attempt(context, llm, request, shown=shown)
         if isinstance(response, Fault):
             raise response
         return response
-    return await _attempts(context, gate, llm, request, shown=shown)
+    return await _attempts(context, asked, Retries(policy), llm, request, shown=shown)
 
 
 async def _attempts(
     context: NodeContext,
-    gate: "Gate",
+    gate: "Gate | None",
+    retries: Retries,
     llm: Component,
     request: ModelRequest,
     *,
     shown: bool,
 ) -> ModelResponse:
-    """Send the request until an outcome stands; the last attempt's always does."""
+    """Send the request until an outcome stands.
+
+    Policies are asked about each attempt, and decide first; what they let stand may be
+    tried again by the document. The chain grants no retry beyond `MAX_ATTEMPTS`, the
+    document's own count is none of it.
+    """
     before = context.shown_text
-    for attempt in range(1, MAX_ATTEMPTS + 1):
+    attempt = 0
+    while True:
+        attempt += 1
         outcome = await _attempt(context, llm, request, shown=shown)
-        decided = await gate.model_after(context, outcome, attempt, MAX_ATTEMPTS)
+        decided: Substitute | Again | None = None
+        if gate is not None:
+            decided = await gate.model_after(context, outcome, attempt, MAX_ATTEMPTS)
         if decided is None:
-            if isinstance(outcome, Fault):
-                raise outcome
-            return outcome
+            if not isinstance(outcome, Fault):
+                return outcome
+            decided = _by_document(context, retries, outcome)
         if shown:
             context.discard_text(before)
         if isinstance(decided, Substitute):
             return _instead(context, decided.value, shown=shown)
         await _wait(decided.delay)
-    raise AssertionError("the chain grants no retry of the last attempt")
+
+
+def _by_document(context: NodeContext, retries: Retries, failed: Fault) -> Again:
+    """What the ``retry_policy`` of the configuration makes of a failure that stands.
+
+    Raises:
+        Fault: The failure; it is not tried again.
+    """
+    delay = retries.after(failure_of(failed))
+    if delay is None:
+        raise failed
+    context.warn(retries.announced(f"node {context.name!r}: {failed}", delay))
+    return Again(delay)
 
 
 async def _attempt(

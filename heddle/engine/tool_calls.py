@@ -24,8 +24,13 @@ from heddle.engine.faults import (
 )
 from heddle.engine.shapes import Properties
 from heddle.engine.state import inside
-from heddle.engine.tool_servers import BoxedTool, refuse_collisions, tools_of_box
-from heddle.engine.tool_use import UseTool, servers, tool_user
+from heddle.engine.tool_servers import (
+    BoxedTool,
+    Offered,
+    refuse_collisions,
+    tools_of_box,
+)
+from heddle.engine.tool_use import UseTool, servers, tool_user, tried_again
 from heddle.engine.work import NodeContext
 from heddle.events import ToolCalled, ToolReturned
 from heddle.spec import Agent, Effort, EffortExceeded, MCPToolBox, Tool, check, spending
@@ -118,7 +123,11 @@ class AgentTools:
         boxed: list[BoxedTool] = []
         for box in boxes:
             where = f"MCPToolBox {box.name!r}"
-            offered = await servers(context).offered(box.client_transport, where=where)
+
+            async def ask(box: MCPToolBox = box, where: str = where) -> Sequence[Offered]:
+                return await servers(context).offered(box.client_transport, where=where)
+
+            offered = await tried_again(ask, box.retry_policy, context)
             boxed += tools_of_box(box, offered)
         names = [*self.by_name, *(each.tool.name for each in boxed)]
         refuse_collisions(agent.name, names)

@@ -191,6 +191,7 @@ def _boxed(box: MCPToolBox, found: Offered, spec: MCPToolSpec | None) -> BoxedTo
             description=description,
             inputs=tuple(_properties(found, optional=False)),
             requires_confirmation=confirmed,
+            retry_policy=box.retry_policy,
             client_transport=box.client_transport,
         ),
         ToolDefinition(found.name, description, found.schema),

@@ -5,16 +5,24 @@ once; the function that it gives is called for each use.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from heddle.engine.faults import NodeFault
 from heddle.engine.http_answer import shape_answer
 from heddle.engine.http_request import HttpAnswer, RequestTemplate
 from heddle.engine.plugin_calls import ToolServices
+from heddle.engine.retries import Retries, failure_of
 from heddle.engine.shapes import Properties, first_declared
-from heddle.engine.tool_servers import ToolServers, shape_tool_answer
+from heddle.engine.tool_servers import (
+    ToolAnswer,
+    ToolServerFault,
+    ToolServers,
+    shape_tool_answer,
+)
 from heddle.engine.work import NodeContext, Remote
-from heddle.spec import Component, MCPTool, RemoteTool, ServerTool
+from heddle.spec import Component, MCPTool, RemoteTool, RetryPolicy, ServerTool
+
+T = TypeVar("T")
 
 UseTool: TypeAlias = Callable[
     [Mapping[str, Any], NodeContext, Any], Awaitable[Mapping[str, Any]]
@@ -74,12 +82,39 @@ def _mcp_tool(tool: Component, outputs: Properties) -> UseTool:
     async def use(
         arguments: Mapping[str, Any], context: NodeContext, workspace: Any
     ) -> Mapping[str, Any]:
-        answer = await servers(context).call(
-            component.client_transport, component.name, arguments, where=of
-        )
+        there = servers(context)
+
+        async def call() -> ToolAnswer:
+            transport = component.client_transport
+            return await there.call(transport, component.name, arguments, where=of)
+
+        answer = await tried_again(call, component.retry_policy, context)
         return shape_tool_answer(declared, answer, of=of)
 
     return use
+
+
+async def tried_again(
+    use: Callable[[], Awaitable[T]], policy: RetryPolicy | None, context: NodeContext
+) -> T:
+    """Use a tool server, and again after any failure, as a document's policy says.
+
+    Raises:
+        ToolServerFault: How it failed the last time.
+    """
+    retries = Retries(policy, whatever=True)
+    while True:
+        try:
+            return await use()
+        except ToolServerFault as fault:
+            delay = retries.after(failure_of(fault))
+            if delay is None:
+                raise
+            context.warn(retries.announced(f"node {context.name!r}: {fault}", delay))
+        # Here, so that a document can be checked without loading trio.
+        import trio
+
+        await trio.sleep(delay)
 
 
 def servers(context: NodeContext) -> ToolServers:

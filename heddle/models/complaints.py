@@ -68,6 +68,7 @@ def refusal(
         strike=strike,
         retry_after_ms=retry_after_ms(headers, now=now),
         final=code in _NO_USE_IN_WAITING,
+        codes=error_codes(body),
     )
 
 
@@ -79,6 +80,7 @@ def complaint_error(
     strike: Callable[[str], str],
     retry_after_ms: int | None = None,
     final: bool = False,
+    codes: tuple[str, ...] = (),
 ) -> ModelRefused:
     """The error for what a provider said, with or without a status."""
     said = shorten(strike(message))
@@ -98,6 +100,7 @@ def complaint_error(
         retry_after_ms=retry_after_ms,
         retryable=status in RETRYABLE_STATUSES and not final,
         provider_message=said,
+        codes=codes,
     )
 
 
@@ -154,6 +157,18 @@ def _from_json(value: Any) -> tuple[str, str | None]:
             return msgspec.json.encode(detail).decode(), None
         case _:
             return msgspec.json.encode(value).decode() if value else "", None
+
+
+def error_codes(body: bytes) -> tuple[str, ...]:
+    """The codes of an error answer: ``code`` or ``type``, at the top or in its error."""
+    try:
+        value: Any = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ()
+    inside = value.get("error") if isinstance(value, dict) else None
+    places = [each for each in (value, inside) if isinstance(each, dict)]
+    found = [each.get(key) for each in places for key in ("code", "type")]
+    return tuple(str(each) for each in found if isinstance(each, (str, int)))
 
 
 def _from_text(body: bytes, content_type: bytes) -> str:

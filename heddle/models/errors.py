@@ -24,6 +24,7 @@ class ModelError(Fault):
         retry_after_ms: How long the provider asks to wait.
         retryable: Whether the same call may succeed when it is made again.
         provider_message: What the provider said, shortened, without the credential.
+        codes: What the answer gives as the code of its error.
     """
 
     def __init__(
@@ -36,12 +37,14 @@ class ModelError(Fault):
         retry_after_ms: int | None = None,
         retryable: bool = False,
         provider_message: str = "",
+        codes: tuple[str, ...] = (),
     ) -> None:
         super().__init__(what, where=where, fix=fix)
         self.status = status
         self.retry_after_ms = retry_after_ms
         self.retryable = retryable
         self.provider_message = provider_message
+        self.codes = codes
 
 
 class EndpointInvalid(ModelError):

@@ -9,7 +9,7 @@ from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from http import HTTPStatus
-from typing import Any, Final, cast
+from typing import Final, cast
 from urllib.parse import quote, urlsplit
 
 import msgspec
@@ -19,7 +19,12 @@ from msgspec import Struct
 from heddle import __version__
 from heddle.engine.http_request import HttpAnswer, HttpRequest
 from heddle.http import BadHttp, ConnectFailed, Connection, ConnectionBroken, Pool
-from heddle.models.complaints import provider_message, retry_after_ms, shorten
+from heddle.models.complaints import (
+    error_codes,
+    provider_message,
+    retry_after_ms,
+    shorten,
+)
 from heddle.models.connect import Advice, Connector, Permit
 from heddle.models.endpoint import Origin, Scheme, TlsFiles, basic
 from heddle.models.errors import EndpointInvalid
@@ -317,7 +322,7 @@ async def _refused(
         where=where,
         status=status,
         retry_after_ms=retry_after_ms(headers, now=time.time()),
-        codes=_codes(body),
+        codes=error_codes(body),
     )
 
 
@@ -343,15 +348,3 @@ def _status(status: int) -> str:
         return f"{status} {HTTPStatus(status).phrase}"
     except ValueError:
         return str(status)
-
-
-def _codes(body: bytes) -> tuple[str, ...]:
-    """The codes of an error answer: ``code`` or ``type``, at the top or in its error."""
-    try:
-        value: Any = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return ()
-    inside = value.get("error") if isinstance(value, dict) else None
-    places = [each for each in (value, inside) if isinstance(each, dict)]
-    found = [each.get(key) for each in places for key in ("code", "type")]
-    return tuple(str(each) for each in found if isinstance(each, (str, int)))

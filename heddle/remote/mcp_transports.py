@@ -4,8 +4,10 @@ Imports the SDK: only `heddle.remote.servers` imports this, when a server is use
 """
 
 import logging
+import math
 import signal
 import subprocess
+import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -20,7 +22,9 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
+from heddle.engine.retries import Failure, Retries
 from heddle.http import BadHttp, ConnectFailed, Connection, ConnectionBroken, Pool
+from heddle.models.complaints import error_codes, retry_after_ms
 from heddle.models.endpoint import Origin, Scheme, TlsFiles
 from heddle.spec import (
     Component,
@@ -172,7 +176,9 @@ async def _http(
     def ours(**options: Any) -> httpx2.AsyncClient:
         options["headers"] = {**headers, **(options.get("headers") or {})}
         return httpx2.AsyncClient(
-            transport=OwnConnections(client, files), trust_env=False, **options
+            transport=OwnConnections(client, files, transport),
+            trust_env=False,
+            **options,
         )
 
     if isinstance(transport, (SSETransport, SSEmTLSTransport)):
@@ -189,15 +195,51 @@ async def _http(
 
 
 class OwnConnections(httpx2.AsyncBaseTransport):
-    """Requests of the SDK over heddle's connections."""
+    """Requests of the SDK over heddle's connections, and again as the document says."""
 
-    def __init__(self, client: "RemoteClient", files: TlsFiles) -> None:
+    def __init__(
+        self, client: "RemoteClient", files: TlsFiles, transport: RemoteTransport
+    ) -> None:
         self._client = client
         self._files = files
+        self._name = transport.name
+        self._policy = transport.retry_policy
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send it; the body of the answer is read by whoever asked."""
-        body = await request.aread()
+        await request.aread()
+        policy = self._policy
+        if policy is None:
+            return await self._send(request)
+        retries = Retries(policy)
+        seconds = policy.request_timeout or math.inf
+        while True:
+            outcome: httpx2.Response | httpx2.TransportError
+            try:
+                with trio.fail_after(seconds):
+                    outcome = response = await self._send(request)
+                    if response.status_code < 400:
+                        return response
+                    # The connection goes back; what the error says may decide.
+                    await response.aread()
+                failure, what = _answered(response), f"answered {response.status_code}"
+            except httpx2.TransportError as broken:
+                failure, what, outcome = _broken(broken), str(broken), broken
+            except trio.TooSlowError:
+                what = f"timed out after {seconds:g} s"
+                outcome = httpx2.ReadTimeout(what, request=request)
+                failure = Failure(retryable=True)
+            delay = retries.after(failure)
+            if delay is None:
+                if isinstance(outcome, Exception):
+                    raise outcome
+                return outcome
+            _LOG.warning("%s: %s", self._name, retries.announced(what, delay))
+            await trio.sleep(delay)
+
+    async def _send(self, request: httpx2.Request) -> httpx2.Response:
+        """Send it once."""
+        body = request.content
         url = request.url
         scheme = cast("Scheme", url.scheme)
         port = url.port or {"http": 80, "https": 443}[scheme]
@@ -225,6 +267,24 @@ class OwnConnections(httpx2.AsyncBaseTransport):
             stream=_Body(connection, pool),
             request=request,
         )
+
+
+def _answered(response: httpx2.Response) -> Failure:
+    headers = {
+        name.lower().encode("latin-1"): value.encode("latin-1")
+        for name, value in response.headers.items()
+    }
+    wait = retry_after_ms(headers, now=time.time())
+    codes = error_codes(response.content)
+    return Failure(response.status_code, retry_after_ms=wait, codes=codes)
+
+
+def _broken(error: httpx2.TransportError) -> Failure:
+    cause = error.__cause__
+    if isinstance(cause, ConnectFailed):
+        # Not for a certificate that is not trusted.
+        return Failure(retryable=cause.retryable)
+    return Failure(retryable=isinstance(cause, ConnectionBroken))
 
 
 _WRITTEN_BY_US: Final = frozenset(

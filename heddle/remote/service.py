@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from heddle.engine.http_request import HttpAnswer, HttpRequest
+from heddle.engine.retries import JITTER, Retries, failure_of
 from heddle.remote.errors import RemoteError
-from heddle.remote.retries import is_retried, retry_delay
 from heddle.spec import RetryPolicy
 
 if TYPE_CHECKING:
@@ -43,8 +43,7 @@ class RemoteService:
         self._environ = environ if permit is None else {}
         self._permit = permit
         self._patience = patience
-        # Not for secrets: it keeps those who wait from all coming back at once.
-        self._rng = rng or Random()  # noqa: S311
+        self._rng = rng or JITTER
         self._client: RemoteClient | None = None
 
     @property
@@ -73,22 +72,16 @@ class RemoteService:
         seconds = self._patience
         if policy is not None and policy.request_timeout is not None:
             seconds = policy.request_timeout
-        retries = 0 if policy is None else policy.max_attempts
-        delay = 0.0
-        attempt = 1
+        retries = Retries(policy, rng=self._rng)
         while True:
             try:
                 return await self.client.send(request, where=where, seconds=seconds)
             except RemoteError as error:
-                if policy is None or attempt > retries or not is_retried(error, policy):
+                delay = retries.after(failure_of(error))
+                if delay is None:
                     raise
-                delay = retry_delay(attempt, delay, error, policy, rng=self._rng)
-                warn(
-                    f"{error}; trying again in {delay:.1f} s "
-                    f"(attempt {attempt + 1} of {retries + 1}, by the retry_policy)"
-                )
+                warn(retries.announced(error, delay))
             await trio.sleep(delay)
-            attempt += 1
 
     def sessions(self) -> "AbstractAsyncContextManager[Sessions]":
         """The sessions of one run with tool servers; opened when first used."""

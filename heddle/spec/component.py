@@ -125,3 +125,15 @@ class RetryPolicy(Struct, frozen=True):
     recoverable_statuses: dict[str, tuple[str, ...]] = field(
         default_factory=lambda: {"409": (), "429": ()}
     )
+
+    def __post_init__(self) -> None:
+        """Refuse what can't be meant.
+
+        Raises:
+            ValueError: The longest delay is shorter than the first.
+        """
+        if self.max_retry_delay < self.initial_retry_delay:
+            raise ValueError(
+                f"max_retry_delay {self.max_retry_delay:g} is below initial_retry_delay "
+                f"{self.initial_retry_delay:g}"
+            )

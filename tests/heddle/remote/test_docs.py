@@ -6,8 +6,8 @@ from pathlib import Path
 
 from heddle.engine.http_request import RequestTemplate
 from heddle.engine.plan import make_plan
+from heddle.engine.retries import MAX_RETRY_AFTER
 from heddle.remote.client import MAX_ANSWER
-from heddle.remote.retries import MAX_RETRY_AFTER
 from heddle.spec import ApiNode, RetryPolicy, read_document
 from tests.support.flows import document, end, flow, start
 

@@ -1,7 +1,6 @@
 """Requests on real sockets: what comes back, what goes wrong, what is tried again."""
 
 from collections.abc import Iterator
-from random import Random
 from typing import Any
 
 import pytest
@@ -17,7 +16,6 @@ from heddle.remote import (
     RemoteUnreachable,
 )
 from heddle.remote import client as module
-from heddle.remote.retries import MAX_RETRY_AFTER, is_retried, retry_delay
 from heddle.spec import RetryPolicy
 from tests.support.http_stub import Answer, Asked, Stub, http_stub
 
@@ -219,70 +217,3 @@ async def test_without_a_policy_nothing_is_retried_and_with_one_not_for_ever(
             await sent(service, request_to(stub), policy)
         await service.aclose()
     assert len(stub.asked) == times
-
-
-def failed(status: int | None = None, **fields: Any) -> RemoteError:
-    return RemoteError("no", status=status, **fields)
-
-
-@pytest.mark.parametrize(
-    ("error", "policy", "retried"),
-    [
-        (failed(500), RetryPolicy(), True),
-        (failed(501), RetryPolicy(), False),
-        (failed(503), RetryPolicy(service_error_retry_on_any_5xx=False), False),
-        (failed(409), RetryPolicy(), True),
-        (failed(400), RetryPolicy(), False),
-        (failed(401), RetryPolicy(), False),
-        (failed(302), RetryPolicy(), False),
-        (failed(429), RetryPolicy(recoverable_statuses={}), False),
-        (
-            failed(418, codes=("x",)),
-            RetryPolicy(recoverable_statuses={"418": ("x",)}),
-            True,
-        ),
-        (failed(418), RetryPolicy(recoverable_statuses={"418": ("x",)}), False),
-        (failed(retryable=True), RetryPolicy(), True),
-        (failed(), RetryPolicy(), False),
-    ],
-)
-def test_the_policy_says_what_is_retried(
-    error: RemoteError, policy: RetryPolicy, retried: bool
-) -> None:
-    assert is_retried(error, policy) is retried
-
-
-@pytest.mark.parametrize(
-    ("jitter", "status", "low", "high"),
-    [
-        (None, 503, 2, 2),
-        ("full", 503, 0, 2),
-        ("equal", 503, 1, 2),
-        ("full_and_equal_for_throttle", 429, 1, 2),
-        ("full_and_equal_for_throttle", 503, 0, 2),
-        ("decorrelated", 503, 1, 4.5),
-    ],
-)
-def test_each_jitter_picks_within_its_bounds(
-    jitter: Any, status: int, low: float, high: float
-) -> None:
-    rng = Random(1)
-    policy = RetryPolicy(jitter=jitter, max_retry_delay=8)
-    picked = [retry_delay(2, 1.5, failed(status), policy, rng=rng) for _ in range(200)]
-    assert low <= min(picked) <= low + 0.2
-    assert high - 0.2 <= max(picked) <= high
-
-
-def test_a_service_may_ask_for_a_longer_wait_within_bounds() -> None:
-    policy = RetryPolicy(jitter=None)
-    rng = Random(1)
-    for asked, waited in ((5_000, 5), (10**9, MAX_RETRY_AFTER), (1, 1)):
-        error = failed(429, retry_after_ms=asked)
-        assert retry_delay(1, 0, error, policy, rng=rng) == waited
-
-
-def test_delays_grow_up_to_the_longest() -> None:
-    policy = RetryPolicy(jitter=None, backoff_factor=10, max_retry_delay=8)
-    rng = Random(1)
-    delays = [retry_delay(n, 0, failed(500), policy, rng=rng) for n in (1, 2, 400)]
-    assert delays == [1, 8, 8]
