@@ -12,10 +12,6 @@ from plugins_host.json_faults import not_json
 
 if TYPE_CHECKING:
     from plugins_host.chain import Chain
-    from plugins_host.channel import (
-        PluginLine,
-        PluginLog,
-    )
     from plugins_host.chatting import (
         CHAT,
         Assembly,
@@ -112,6 +108,7 @@ if TYPE_CHECKING:
         PluginOverdue,
         ProtocolBroken,
     )
+    from plugins_host.plugin_log import PluginLine, PluginLog
     from plugins_host.process import (
         PluginProcess,
     )
@@ -154,10 +151,6 @@ if TYPE_CHECKING:
 
 _HOMES: Final = {
     "chain": ("Chain",),
-    "channel": (
-        "PluginLine",
-        "PluginLog",
-    ),
     "chatting": (
         "CHAT",
         "Assembly",
@@ -247,6 +240,10 @@ _HOMES: Final = {
         "PluginNotStarted",
         "PluginOverdue",
         "ProtocolBroken",
+    ),
+    "plugin_log": (
+        "PluginLine",
+        "PluginLog",
     ),
     "process": ("PluginProcess",),
     "program": (

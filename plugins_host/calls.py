@@ -9,7 +9,7 @@ still while heddle serves a reverse call that the plugin waits for, and never go
 
 import itertools
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, Self
+from typing import Final, Self, TypeAlias
 
 from msgspec import Raw, Struct, field
 from trio.lowlevel import (
@@ -30,6 +30,9 @@ CEILING: Final = 10.0
 # Reverse calls that one call may have open at the same time: more than anybody writes on
 # purpose, and each is a task.
 MAX_REVERSE: Final = 256
+
+Elsewhere: TypeAlias = Callable[..., Awaitable[Raw]]
+"""Takes what a request to a process was, but for itself, and asks another process."""
 
 # One space of ids for all processes: an id is not given out again while heddle runs, and
 # one plugin's is never mistaken for another's.

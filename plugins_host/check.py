@@ -21,13 +21,13 @@ import trio.lowlevel
 from msgspec import Raw, Struct
 
 from plugins_host.chain import Chain
-from plugins_host.channel import CANCEL_PATIENCE, PluginLine
 from plugins_host.conversation import ModelRequest, ModelResponse
 from plugins_host.faults import Fault, sentence
 from plugins_host.fleet import Fleet
 from plugins_host.inprocess import InProcessPlugin
 from plugins_host.links import Asker, Asking, Link
 from plugins_host.loading import InProcess, LoadedPlugins, Plugin
+from plugins_host.open_calls import CANCEL_PATIENCE
 from plugins_host.outcomes import (
     Failed,
     MiddlewareFailure,
@@ -39,6 +39,7 @@ from plugins_host.outcomes import (
     RetryGranted,
 )
 from plugins_host.payload import EMPTY
+from plugins_host.plugin_log import PluginLine
 from plugins_host.process import PluginProcess
 from plugins_host.promises import Consultation, Promise, Verb, promises, together
 from plugins_host.tape import Tape

@@ -15,6 +15,8 @@ import signal
 from typing import Final, Self
 
 from plugins_host.faults import Fault
+from plugins_host.frames import Refusal
+from plugins_host.plugin_log import MAX_LOG_LINE, shortened
 
 _STATUSES: Final = range(100, 600)
 
@@ -148,3 +150,15 @@ def ending(status: int | None) -> str:
     except ValueError:
         name = ""
     return f"its process was killed by signal {-status}{name}"
+
+
+def failed(plugin: str, refusal: Refusal) -> PluginFailed:
+    """What a plugin refused, as the error of its call."""
+    return PluginFailed(
+        plugin,
+        refusal.name,
+        shortened(refusal.message, MAX_LOG_LINE),
+        status=refusal.status,
+        retry_after_ms=refusal.retry_after_ms,
+        retryable=refusal.retryable,
+    )

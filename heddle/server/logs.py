@@ -21,7 +21,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from plugins_host.channel import PluginLine
+    from plugins_host.plugin_log import PluginLine
 
 MAX_WAITING: Final = 10_000
 """Lines that wait to be written; a burst of some thousand runs."""

@@ -11,7 +11,6 @@ from trio.testing import MockClock
 
 from heddle.plugin import modify, pass_, proceed, replace, serve
 from plugins_host.chain import Chain
-from plugins_host.channel import PluginLine
 from plugins_host.conversation import ModelResponse
 from plugins_host.handlers import HandlerTable
 from plugins_host.inprocess import InProcessPlugin
@@ -27,6 +26,7 @@ from plugins_host.outcomes import (
 )
 from plugins_host.payload import Payload
 from plugins_host.plugin_faults import PluginFailed, PluginOverdue
+from plugins_host.plugin_log import PluginLine
 from plugins_host.program import CAPABILITIES
 from plugins_host.seams import Half, NodeSubject, Seam, ToolSubject
 from plugins_host.testing import RecordedServices

@@ -15,7 +15,6 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from plugins_host import channel as channel_module
-from plugins_host.channel import MAX_LOG_LINE, PluginLine, _Lines
 from plugins_host.child import SpawnError
 from plugins_host.conversation import ModelResponse
 from plugins_host.frames import Refusal
@@ -26,6 +25,7 @@ from plugins_host.plugin_faults import (
     PluginOverdue,
     ProtocolBroken,
 )
+from plugins_host.plugin_log import MAX_LOG_LINE, Lines, PluginLine
 from plugins_host.process import PluginProcess
 from plugins_host.testing import RecordedServices, Stage, plugin_pair
 
@@ -627,7 +627,7 @@ async def test_a_long_line_on_stderr_is_cut_and_its_end_quoted(
 
 
 def test_no_more_is_kept_of_an_endless_line_than_is_shown() -> None:
-    lines = _Lines(10)
+    lines = Lines(10)
 
     for _ in range(100):
         assert lines.feed(b"x" * 1000) == []

@@ -19,7 +19,6 @@ import trio
 import trio.testing
 
 from plugins_host import child as child_module
-from plugins_host.channel import PluginLine
 from plugins_host.fleet import Fleet, PluginUnknown
 from plugins_host.plugin_faults import (
     PluginGone,
@@ -27,6 +26,7 @@ from plugins_host.plugin_faults import (
     PluginOverdue,
     ProtocolBroken,
 )
+from plugins_host.plugin_log import PluginLine
 from plugins_host.process import PluginProcess
 from plugins_host.program import CAPABILITIES, PluginProgram, chosen_environment
 from plugins_host.testing import RecordedServices
@@ -294,7 +294,7 @@ async def test_what_a_killed_process_had_not_read_is_asked_again(
         channel = plugin._channel
         assert channel is not None
         pipe = channel._child.outlet
-        await until(lambda: channel._calls != {} and pipe.taken() == channel._sent)
+        await until(lambda: channel._open != {} and pipe.taken() == channel._writer.sent)
         for size in (1, 100_000, 1_000_000):
             nursery.start_soon(ask, b'{"x":"%b"}' % (b"x" * size))
         await trio.testing.wait_all_tasks_blocked()

@@ -12,7 +12,6 @@ import pytest
 import trio
 
 from plugins_host.chain import Chain
-from plugins_host.channel import PluginLine
 from plugins_host.fleet import Fleet
 from plugins_host.links import Asking, Link
 from plugins_host.loading import OutOfProcess, load_plugins
@@ -27,6 +26,7 @@ from plugins_host.outcomes import (
     ShownError,
 )
 from plugins_host.payload import Payload
+from plugins_host.plugin_log import PluginLine
 from plugins_host.seams import Seam, ToolSubject
 from plugins_host.testing import RecordedServices
 

@@ -161,7 +161,7 @@ class Installation(Struct, frozen=True):
     def open_calls(self) -> int:
         """The calls and cancellations that some process has not answered."""
         channels = (each._channel for each in self.plugins)
-        return sum(len(c._calls) + len(c._cancels) for c in channels if c is not None)
+        return sum(len(c._calls) for c in channels if c is not None)
 
 
 def installed(

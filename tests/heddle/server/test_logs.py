@@ -9,7 +9,7 @@ import time
 import pytest
 
 from heddle.server.logs import MAX_WAITING, ServerLog
-from plugins_host.channel import PluginLine
+from plugins_host.plugin_log import PluginLine
 
 
 class Pipe:
