@@ -136,8 +136,8 @@ class Walking:
                         await trio.lowlevel.checkpoint()
                 settled = self._step(node, work)
             if settled is None:
-                if run.gate is None and not nested and type(work) is Waiting:
-                    settled = await self._unguarded(node, work)
+                if self._unasked and not nested and type(work) is Waiting:
+                    settled = await self._executed(node, work)
                 else:
                     settled = await self._arrival(node)
             output, branch = settled.output, settled.branch
@@ -200,10 +200,11 @@ class Walking:
         report(NodeFailedEvent(node.name, node.type, describe(fault), 1, path))
         raise self._failed(node, fault) from fault
 
-    async def _unguarded(self, node: GraphNode, work: Waiting) -> Result:
-        """A node that waits, where no policy is: what `_arrival` comes to for it.
+    async def _executed(self, node: GraphNode, work: Waiting) -> Result | _Settled:
+        """A node that waits, and that no policy is asked around: `_arrival` for it.
 
-        Most executions are such, and what has nobody to ask is most of what they cost.
+        Policies may be asked when it has failed. Most executions are such, and what has
+        nobody to ask is most of what they cost.
         """
         run = self._run
         run.executions = spend_execution(run.executions, node, run.limits)
@@ -245,12 +246,20 @@ class Walking:
                 )
                 return result
         _report_failure(context, fault)
-        raise self._failed(node, fault) from fault
+        visit = Visit(node.index)
+        decided = await self._recovery(context, visit, fault)
+        if decided is None:
+            raise self._failed(node, fault) from fault
+        if isinstance(decided, Again):
+            return await self._arrival(node, await self._next_visit(decided, visit))
+        context.discard_text()
+        self._report_completion(context, decided)
+        return decided
 
-    async def _arrival(self, node: GraphNode) -> _Settled:
+    async def _arrival(self, node: GraphNode, visit: Visit | None = None) -> _Settled:
         """Execute a node until an execution settles; policies may have it tried again."""
         run, path = self._run, self._path_of(node)
-        visit = Visit(node.index)
+        visit = visit or Visit(node.index)
         while True:
             run.executions = spend_execution(run.executions, node, run.limits)
             context = NodeContext(
@@ -264,23 +273,31 @@ class Walking:
                     _report_failure(context, NodeStopped("it was stopped while it worked"))
                 raise
             if isinstance(outcome, Again):
-                if outcome.delay:
-                    await trio.sleep(outcome.delay)
-                visit = Visit(node.index, visit.attempt + 1)
+                visit = await self._next_visit(outcome, visit)
                 continue
-            context.report(
-                NodeCompleted(
-                    node.name,
-                    node.type,
-                    outcome.output,
-                    visit.attempt,
-                    context.usage,
-                    path,
-                    context.model_calls,
-                    outcome.branch,
-                )
-            )
+            self._report_completion(context, outcome)
             return outcome
+
+    async def _next_visit(self, again: Again, visit: Visit) -> Visit:
+        """Wait as long as the policy wants, and count."""
+        if again.delay:
+            await trio.sleep(again.delay)
+        return Visit(visit.node, visit.attempt + 1)
+
+    def _report_completion(self, context: NodeContext, settled: _Settled) -> None:
+        node = context.node
+        context.report(
+            NodeCompleted(
+                node.name,
+                node.type,
+                settled.output,
+                context.attempt,
+                context.usage,
+                context.path,
+                context.model_calls,
+                settled.branch,
+            )
+        )
 
     async def _execution(self, context: NodeContext, visit: Visit) -> "_Settled | Again":
         """One attempt, from ``node.before`` to ``node.after``.
@@ -288,20 +305,14 @@ class Walking:
         Raises:
             RunFailed: The node failed and its error stands, or a policy ended the run.
         """
-        run = self._run
         settled = await self._begin_and_work(context)
-        gate = run.gate
+        gate = self._run.gate
         if isinstance(settled, Fault):
             _report_failure(context, settled)
-            if gate is not None and gate.asked.node_error:
-                refused = retry(visit, run.executions, run.limits)
-                reason = refused.reason if isinstance(refused, RetryRefused) else None
-                decided = await gate.node_error(context, settled, reason)
-                if isinstance(decided, Again):
-                    context.discard_text()
-                    return decided
-                if isinstance(decided, Substitute):
-                    settled = _Settled(decided.value, None, decided.by)
+            decided = await self._recovery(context, visit, settled)
+            if isinstance(decided, Again):
+                return decided
+            settled = decided or settled
         if gate is not None and gate.asked.node_after:
             settled = await self._after(gate, context, settled)
         if isinstance(settled, Fault):
@@ -309,6 +320,23 @@ class Walking:
         if settled.replaced_by is not None:
             context.discard_text()
         return settled
+
+    async def _recovery(
+        self, context: NodeContext, visit: Visit, fault: Fault
+    ) -> "_Settled | Again | None":
+        """What policies make of a failure; None when it stands."""
+        run = self._run
+        if run.gate is None or not self._asks_errors:
+            return None
+        refused = retry(visit, run.executions, run.limits)
+        reason = refused.reason if isinstance(refused, RetryRefused) else None
+        decided = await run.gate.node_error(context, fault, reason)
+        if isinstance(decided, Again):
+            context.discard_text()
+            return decided
+        if isinstance(decided, Substitute):
+            return _Settled(decided.value, None, decided.by)
+        return None
 
     async def _begin_and_work(self, context: NodeContext) -> "_Settled | Fault":
         """``node.before``, the event that the node starts, and its work."""
