@@ -13,6 +13,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from heddle.spec.line_breaks import unbroken
+
 _STEP: Final = re.compile(
     r"\.([$\w-]+)|\[(\d+)\]|\[('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")\]"
 )
@@ -55,10 +57,14 @@ class Places:
         try:
             if self._format == "json":
                 return _in_json(self.text, steps)
-            self._tree = self._tree or _tree(self.text)
+            given = unbroken(self.text)
+            self._tree = self._tree or _tree(given.text)
         except (ValueError, IndexError, RecursionError):  # it is no JSON to its end
             return None
-        return None if self._tree is None else _in_yaml(self._tree, steps)
+        if self._tree is None:
+            return None
+        hidden = (given.hidden(each) if isinstance(each, str) else each for each in steps)
+        return _in_yaml(self._tree, list(hidden))
 
 
 def line_and_column(text: str, offset: int) -> tuple[int, int]:

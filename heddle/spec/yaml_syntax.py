@@ -11,6 +11,7 @@ from yaml import MarkedYAMLError, _yaml
 from yaml import events as e
 from yaml.reader import ReaderError
 
+from heddle.spec.line_breaks import Unbroken, unbroken
 from heddle.spec.problems import DocumentError, shown
 from heddle.spec.source import (
     MAX_DIGITS,
@@ -56,9 +57,10 @@ def parse_yaml(data: bytes, name: str) -> Any:
     Raises:
         DocumentError: It is malformed or says something that JSON can't.
     """
-    text = text_of(data, name)
+    given = unbroken(text_of(data, name))
+    text = given.text
     try:
-        return _YamlBuilder(text, name).build()
+        return _YamlBuilder(given, name).build()
     except MarkedYAMLError as error:
         raise _malformed_yaml(error, name) from error
     except ReaderError as error:
@@ -114,9 +116,10 @@ class _YamlBuilder:
     of the process, and keep the last of repeated keys. This is also twice as fast.
     """
 
-    def __init__(self, text: str, name: str) -> None:
+    def __init__(self, given: Unbroken, name: str) -> None:
         self.name = name
-        self.parser: Any = _yaml.CParser(text)
+        self.given = given
+        self.parser: Any = _yaml.CParser(given.text)
         self.anchors: dict[str, _Alias] = {}
         # What the document amounts to with every alias written out: its characters, and
         # some for each value, which is what reading it costs.
@@ -125,6 +128,8 @@ class _YamlBuilder:
 
     def build(self) -> Any:
         next_event = self.parser.get_event
+        if self.given.back:
+            next_event = self._restored_event
         result: Any = None
         documents = 0
         while True:
@@ -173,6 +178,13 @@ class _YamlBuilder:
             else:
                 parent.items[parent.key] = value
                 parent.key = None
+
+    def _restored_event(self) -> Any:
+        """The next event, with the characters that the document has."""
+        event = self.parser.get_event()
+        if type(event) is e.ScalarEvent:
+            event.value = self.given.restored(event.value)
+        return event
 
     def _refusal(self, event: Any, what: str, *, fix: str = "") -> DocumentError:
         mark = event.start_mark

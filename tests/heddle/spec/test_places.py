@@ -108,6 +108,14 @@ def test_every_scalar_of_yaml_is_found(value: Any) -> None:
         assert found == scalar
 
 
+@pytest.mark.parametrize("format_", ["json", "yaml"])
+def test_a_key_that_broke_lines_in_older_yaml_is_found(format_: str) -> None:
+    text = '{"a\u2028b": "\x85", "c": {"\u2029": 7}}'
+    found = Places(text, format_).find("$.c['\\u2029']")
+    assert found is not None
+    assert text[found.start : found.end] == "7"
+
+
 def test_lines_and_columns_count_from_one() -> None:
     assert line_and_column("ab\ncd", 0) == (1, 1)
     assert line_and_column("ab\ncd", 4) == (2, 2)

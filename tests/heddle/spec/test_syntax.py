@@ -52,11 +52,23 @@ def test_yaml_is_read_as_it_was_written(data: dict[str, Any]) -> None:
 
 
 @given(OBJECTS)
+@example({"a\u2028b": "a \u2028 b", "c": "\u2029\x85", "d": ["\ue000 \x85 \U000f0000"]})
 def test_json_is_yaml_and_means_the_same(data: dict[str, Any]) -> None:
     encoded = msgspec.json.format(msgspec.json.encode(data), indent=2)
     assert parse(encoded, name="d", format="yaml") == parse(
         encoded, name="d", format="json"
     )
+
+
+def test_what_broke_lines_in_older_yaml_is_text_and_counts_as_no_line() -> None:
+    text = "a: \u2028b\n&k c\u2029d: 'x \x85 y'\ne: *k\n"
+    assert parse(text.encode(), name="d", format="yaml") == {
+        "a": "\u2028b",
+        "c\u2029d": "x \x85 y",
+        "e": "c\u2029d",
+    }
+    said = refusal('a: "\u2028\x85"\nb: !nothing c'.encode(), kind="yaml")
+    assert "line 2, column 4" in said
 
 
 @given(st.binary(max_size=200), st.sampled_from(FORMATS))
