@@ -23,7 +23,7 @@ become U+FFFD, as they could not be written down again.
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 import msgspec
 from msgspec import Raw, Struct
@@ -397,8 +397,7 @@ def _salvage(line: bytes, why: str) -> Arrival:
             json.loads(line.decode(errors="replace")) if len(line) < _MAX_SALVAGE else None
         )
     except RecursionError:
-        named = _ID_FIRST.match(line)
-        read = None if named is None else {"id": _ANY.decode(named[1]), "result": None}
+        read = {"id": _id_first(line), "result": None}
     except ValueError:
         read = None
     if isinstance(read, dict) and isinstance(read.get("id"), int | float | str):
@@ -406,13 +405,24 @@ def _salvage(line: bytes, why: str) -> Arrival:
     return Broken(why, _quote(line))
 
 
+def _id_first(line: bytes) -> Id | None:
+    """The id that a line begins with; None when it begins otherwise, or with no JSON."""
+    named = _ID_FIRST.match(line)
+    if named is None:
+        return None
+    try:
+        return cast("Id", _ANY.decode(named[1]))
+    except _BROKEN:
+        return None
+
+
 def _too_long(head: bytes, length: int, limit: int) -> list[Arrival]:
     """A line over the limit costs its call, where it says which, and else the channel."""
-    named = _ID_FIRST.match(head, 0, _PREFIX)
+    named = _id_first(head[:_PREFIX])
     if named is None:
         return [_endless(head, limit)]
     why = f"a frame is longer than {limit} bytes"
-    arrivals: list[Arrival] = [Unreadable(_ANY.decode(named[1]), why)]
+    arrivals: list[Arrival] = [Unreadable(named, why)]
     if length > 2 * limit:
         arrivals.append(_endless(head, limit))
     return arrivals

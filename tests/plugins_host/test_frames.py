@@ -216,6 +216,14 @@ def test_a_line_over_the_limit_costs_its_call_and_the_next_one_is_read() -> None
         ]
 
 
+@pytest.mark.parametrize("id_", [b"012", b'"\xff"', b'"\x01"', b"-"])
+def test_an_id_that_is_no_json_names_no_call(id_: bytes) -> None:
+    long = b'{"id":' + id_ + b',"result":"' + b"x" * 1500 + b'"}\n'
+    assert [each[0] for each in read(long)] == ["Broken"]
+    deep = b'{"id":' + id_ + b',"a":' + b"[" * 200_000 + b"\n"
+    assert [each[0] for each in read(deep, limit=1_000_000)] == ["Broken"]
+
+
 def test_a_line_without_end_breaks_the_channel_and_is_not_kept() -> None:
     reader = FrameReader(limit=1000)
     arrivals = [a for _ in range(100) for a in reader.feed(b'{"idle": "' + b"x" * 90)]
