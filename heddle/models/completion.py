@@ -264,10 +264,11 @@ def _usage(tokens: Tokens | None) -> Usage | None:
 class _Call:
     """A tool call while it arrives."""
 
-    __slots__ = ("arguments", "extra", "id", "index", "name")
+    __slots__ = ("arguments", "extra", "id", "index", "name", "number")
 
-    def __init__(self, index: int) -> None:
+    def __init__(self, index: int, number: int) -> None:
         self.index = index
+        self.number = number
         self.id = ""
         self.name = ""
         self.arguments: list[str] = []
@@ -282,18 +283,27 @@ class CallBuilder:
     providers that number all calls 0. The calls come out in the order of their index.
     """
 
-    __slots__ = ("_calls",)
+    __slots__ = ("_by_id", "_by_index", "_calls", "_highest")
 
     def __init__(self) -> None:
         self._calls: list[_Call] = []
+        # The newest call of each: an answer may have very many.
+        self._by_index: dict[int, _Call] = {}
+        self._by_id: dict[str, _Call] = {}
+        self._highest = -1
 
     def add(self, fragment: CallFragment) -> None:
         """Append ``fragment`` to the call that it belongs to."""
         call = self._find(fragment)
-        if fragment.id:
-            call.id = call.id or fragment.id
+        if fragment.id and not call.id:
+            call.id = fragment.id
+            known = self._by_id.get(call.id)
+            if known is None or known.number < call.number:
+                self._by_id[call.id] = call
         if fragment.extra_content:
-            call.extra = {**(call.extra or {}), **fragment.extra_content}
+            if call.extra is None:
+                call.extra = {}
+            call.extra.update(fragment.extra_content)
         function = fragment.function
         if function is None:
             return
@@ -305,21 +315,26 @@ class CallBuilder:
             call.arguments.append(_ENCODER.encode(function.arguments).decode())
 
     def _find(self, fragment: CallFragment) -> _Call:
-        named = fragment.function is not None and bool(fragment.function.name)
-        for call in reversed(self._calls):
-            if fragment.index is not None:
-                if call.index != fragment.index:
-                    continue
-                if fragment.id and call.id and fragment.id != call.id and named:
-                    break
-                return call
-            if not fragment.id or fragment.id == call.id:
-                return call
         index = fragment.index
-        if index is None:
-            index = max((call.index for call in self._calls), default=-1) + 1
-        call = _Call(index)
+        if index is not None:
+            call = self._by_index.get(index)
+            named = fragment.function is not None and bool(fragment.function.name)
+            if call is not None and not (
+                named and fragment.id and call.id and fragment.id != call.id
+            ):
+                return call
+        else:
+            if fragment.id:
+                call = self._by_id.get(fragment.id)
+            else:
+                call = self._calls[-1] if self._calls else None
+            if call is not None:
+                return call
+            index = self._highest + 1
+        call = _Call(index, len(self._calls))
         self._calls.append(call)
+        self._by_index[index] = call
+        self._highest = max(self._highest, index)
         return call
 
     def calls(self) -> tuple[ToolCall, ...]:

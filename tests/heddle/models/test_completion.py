@@ -1,6 +1,7 @@
 """Chat completions are written as providers expect, and read however they answer."""
 
 import json
+import time
 from typing import Any
 
 import msgspec
@@ -10,7 +11,12 @@ from hypothesis import strategies as st
 
 from heddle.http.sse import SseEvent
 from heddle.models import completion
-from heddle.models.completion import CompletionStream
+from heddle.models.completion import (
+    CallBuilder,
+    CallFragment,
+    CompletionStream,
+    Function,
+)
 from heddle.models.errors import ProviderComplaint, UnreadableAnswer
 from plugins_host.conversation import (
     Message,
@@ -434,6 +440,68 @@ def test_an_id_that_changes_inside_a_call_does_not_cut_it() -> None:
     assert calls(fragment(0, "{", id="a", name="f"), fragment(0, "}", id="other")) == (
         ToolCall("a", "f", "{}"),
     )
+
+
+FRAGMENTS = st.lists(
+    st.builds(
+        CallFragment,
+        st.none() | st.integers(0, 3),
+        st.none() | st.sampled_from(["", "a", "b", "c"]),
+        st.none()
+        | st.builds(Function, st.sampled_from(["", "f"]), st.sampled_from(["", "1", "2"])),
+        st.none() | st.dictionaries(st.sampled_from("xy"), st.integers(0, 2), max_size=2),
+    ),
+    max_size=12,
+)
+
+
+def one_after_the_other(fragments: list[CallFragment]) -> list[list[Any]]:
+    """What fragments make, by looking through all calls for each: [index, id, pieces]."""
+    found: list[list[Any]] = []
+    for each in fragments:
+        named = each.function is not None and bool(each.function.name)
+        mine = None
+        for call in reversed(found):
+            if each.index is not None:
+                if call[0] != each.index:
+                    continue
+                if not (named and each.id and call[1] and each.id != call[1]):
+                    mine = call
+                break
+            if not each.id or each.id == call[1]:
+                mine = call
+                break
+        if mine is None:
+            index = each.index
+            if index is None:
+                index = max((call[0] for call in found), default=-1) + 1
+            found.append(mine := [index, "", ""])
+        mine[1] = mine[1] or each.id or ""
+        mine[2] += each.function.arguments if each.function is not None else ""
+    return [call[1:] for call in sorted(found, key=lambda call: call[0])]
+
+
+@given(FRAGMENTS)
+def test_a_fragment_finds_its_call_as_if_it_looked_at_each(
+    fragments: list[CallFragment],
+) -> None:
+    builder = CallBuilder()
+    for each in fragments:
+        builder.add(each)
+    made = [[call.id, call.arguments] for call in builder.calls()]
+    assert made == [[id_, text or "{}"] for id_, text in one_after_the_other(fragments)]
+
+
+def test_very_many_calls_take_no_longer_each() -> None:
+    def seconds(calls: int) -> float:
+        body = b",".join([b'{"extra_content":{"a":1}}'] * calls)
+        whole = b'{"choices":[{"message":{"tool_calls":[%b]}}]}' % body
+        begun = time.process_time()
+        assert len(completion.decode(whole).tool_calls) == calls
+        return time.process_time() - begun
+
+    few = min(seconds(2_000) for _ in range(3))
+    assert seconds(40_000) < 20 * few * 5
 
 
 def test_a_name_may_be_repeated_or_cut() -> None:
