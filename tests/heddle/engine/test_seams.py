@@ -5,6 +5,7 @@ processes answer alike is the business of the plugin host's tests.
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -980,6 +981,35 @@ async def test_abandoned_text_is_taken_back_when_the_whole_node_is_tried_again()
         stream=True,
     )
     assert shown_text(events) == "Hello"
+
+
+@pytest.mark.parametrize(
+    ("verdict", "text"),
+    [
+        ({"action": "retry"}, "Hello"),
+        ({"action": "replace", "value": {"generated_text": "other"}}, ""),
+        (PASS, "Hel"),
+    ],
+)
+async def test_a_failure_is_treated_alike_whether_or_not_policies_are_asked_around_nodes(
+    verdict: Verdict, text: str
+) -> None:
+    """An execution that none is asked around takes a short way, which tells the same."""
+    told = []
+    for around in ((), (at("node", "after", PASS),)):
+        events: list[Event] = []
+        with suppress(NodeFailed):
+            await run_document(
+                ASK,
+                {"q": "why"},
+                models=Breaking(),
+                installed=policies(at("nodeError", "after", verdict), *around),
+                stream=True,
+                events=events,
+            )
+        assert shown_text(events) == text
+        told.append(events)
+    assert told[0] == told[1]
 
 
 async def test_text_of_a_node_that_a_policy_stands_in_for_is_taken_back() -> None:
