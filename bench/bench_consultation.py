@@ -9,7 +9,7 @@ Workload: policies that let everything be, in a child that reads lines, writes l
 Answer:   p50 of one consultation, consultations/s, p99 over p50, and the time of a whole
           flow's consultations over that of as many bare round trips. The floor uses raw
           pipes, one reader, coalesced writes and parked tasks, as heddle does, and has no
-          protocol, deadlines, cancellation or chain.
+          protocol, deadlines, cancellation or chain. The children have a core of their own.
 """
 
 import gc
@@ -29,6 +29,7 @@ import trio
 from msgspec import Raw, Struct
 
 from bench.harness import Answer, median, percentile
+from bench.placement import on_cores
 from plugins_host import (
     SEAMS,
     Asking,
@@ -256,12 +257,15 @@ async def measure(script: Path) -> list[Answer]:
             value = payload.value
             return lambda: floor.call(value)
 
-        small, large = (consult(SMALL), bare(SMALL)), (consult(LARGE), bare(LARGE))
-        answers += await latencies("small", 2.5, *(alone(call, 200) for call in small))
-        answers += await throughput(*(crowd(call) for call in small))
-        answers += await latencies("500 KB", 1.5, *(alone(call, 10) for call in large))
-        for plugin, frames in (("together", 1), ("alone", 4)):
-            answers.append(await whole_flow(chain(plugin, 4), asking, bare(SMALL), frames))
+        with on_cores(0, 1):
+            small, large = (consult(SMALL), bare(SMALL)), (consult(LARGE), bare(LARGE))
+            answers += await latencies("small", 2.5, *(alone(call, 200) for call in small))
+            answers += await throughput(*(crowd(call) for call in small))
+            answers += await latencies("500 KB", 1.5, *(alone(call, 10) for call in large))
+            for plugin, frames in (("together", 1), ("alone", 4)):
+                answers.append(
+                    await whole_flow(chain(plugin, 4), asking, bare(SMALL), frames)
+                )
         nursery.cancel_scope.cancel()
     floor.close()
     return answers

@@ -8,10 +8,11 @@ Workload: the flow of `tests.conformance.policies.ten_nodes` with a model and to
           ten nodes with two model calls and no agent, beside policies of agents' rounds,
           tool calls and failures.
 Answer:   the milliseconds that the policies add to a run, over 42 round trips of a bare
-          JSON-line echo of 300 bytes to a child of the same runtime; beside it the 42
-          questions asked bare, which tells the plugin's part of it from heddle's. Then the
-          time of a run with policies that nobody asks over that of the same run without,
-          by pairs.
+          JSON-line echo of 300 bytes to a child of the same runtime, the plugin on a core
+          of its own; beside it the 42 questions asked bare, which tells the plugin's part
+          of it from heddle's. The same with both on one core, where waking each other costs
+          next to nothing and all work adds up. Then the time of a run with policies that
+          nobody asks over that of the same run without, by pairs.
 """
 
 import gc
@@ -26,9 +27,11 @@ from pathlib import Path
 from typing import Final
 
 import trio
+from msgspec import Struct
 
 from bench.bench_consultation import CHILD, Floor
 from bench.harness import Answer, against_floor, median
+from bench.placement import on_cores
 from heddle.engine.gate import Policies
 from heddle.engine.plan import Plan, make_plan
 from heddle.engine.run import Run
@@ -136,13 +139,21 @@ async def timed(call: Callable[[], Awaitable[object]], times: int = 1) -> float:
     return (time.perf_counter() - began) / times
 
 
-async def added(folder: Path, language: str, plugin: list[str], echo: list[str]) -> Answer:
-    """What four policies add to a run, and as many bare round trips."""
+class Added(Struct):
+    """Seconds of each: a run with policies and without, as many bare trips and questions."""
+
+    asked: list[float] = []
+    alone: list[float] = []
+    bare: list[float] = []
+    asked_bare: list[float] = []
+
+
+async def added(
+    folder: Path, language: str, plugin: list[str], echo: list[str]
+) -> list[Answer]:
+    """What four policies add to a run, and as many bare round trips; by placement."""
     floor, bare_plugin = Floor(echo), Floor(plugin)
-    with_policies: list[float] = []
-    without: list[float] = []
-    trips: list[float] = []
-    questions: list[float] = []
+    apart, together = Added(), Added()
     async with (
         installed(folder, language, plugin, EVERYWHERE) as policies,
         trio.open_nursery() as nursery,
@@ -166,27 +177,36 @@ async def added(folder: Path, language: str, plugin: list[str], echo: list[str])
                 await bare_plugin.call(QUESTION, "consult")
 
         calls = (asked, alone, bare, asked_bare)
-        sides = (with_policies, without, trips, questions)
         for round_ in range(WARM + ROUNDS):
-            gc.collect()
-            for call, samples in zip(calls, sides, strict=True):
-                sample = await timed(call, 5)
-                if round_ >= WARM:
-                    samples.append(sample)
+            for theirs, added in ((1, apart), (0, together)):
+                gc.collect()
+                sides = (added.asked, added.alone, added.bare, added.asked_bare)
+                with on_cores(0, theirs):
+                    for call, samples in zip(calls, sides, strict=True):
+                        sample = await timed(call, 5)
+                        if round_ >= WARM:
+                            samples.append(sample)
         nursery.cancel_scope.cancel()
     floor.close()
     bare_plugin.close()
-    more = median([a - b for a, b in zip(with_policies, without, strict=True)])
+    name = f"four at every seam, {language}"
+    # On one core the limit is out of reach: the questions asked bare are beyond it.
+    return [told(name, apart, 1.5), told(f"{name}, one core", together, None)]
+
+
+def told(name: str, added: Added, limit: float | None) -> Answer:
+    """The time that the policies add, over that of as many round trips."""
+    more = median([a - b for a, b in zip(added.asked, added.alone, strict=True)])
     return against_floor(
-        f"policies.four at every seam, {language}",
+        f"policies.{name}",
         more * 1e3,
         "ms",
-        floor=median(trips) * 1e3,
-        limit=1.5,
+        floor=median(added.bare) * 1e3,
+        limit=limit,
         detail={
             "frames": FRAMES,
-            "asked bare, ms": median(questions) * 1e3,
-            "run alone, ms": median(without) * 1e3,
+            "asked bare, ms": median(added.asked_bare) * 1e3,
+            "run alone, ms": median(added.alone) * 1e3,
         },
     )
 
@@ -256,9 +276,9 @@ def run() -> Iterator[Answer]:
             (folder / file).write_text(text)
         python = [sys.executable]
         plugin, echo = str(folder / "policies.py"), str(folder / "echo.py")
-        yield trio.run(added, folder, "python", [*python, plugin], [*python, echo])
+        yield from trio.run(added, folder, "python", [*python, plugin], [*python, echo])
         if shutil.which("node"):
             plugin, echo = str(folder / "policies.mjs"), str(folder / "echo.mjs")
             command = ["node", "--import", RUNTIME.as_uri(), plugin]
-            yield trio.run(added, folder, "javascript", command, ["node", echo])
+            yield from trio.run(added, folder, "javascript", command, ["node", echo])
         yield trio.run(unasked, folder)

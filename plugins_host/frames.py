@@ -151,7 +151,6 @@ _ANY: Final = msgspec.json.Decoder()
 _ENCODE: Final = msgspec.json.Encoder().encode
 _NULL: Final = Raw(b"null")
 _NO_PARAMS: Final = Raw(b"{}")
-_BRACE: Final = ord("{")
 _BROKEN: Final = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 
 # Every escape of a JSON string, one match each, so that the second backslash of an
@@ -325,14 +324,9 @@ def _read_lines(lines: bytes, limit: int) -> Sequence[Arrival]:
 
 def _count_frames(lines: bytes) -> int:
     """How many lines there are when each begins like a frame, else 0."""
-    count = start = 0
-    end = len(lines)
-    while start < end:
-        if lines[start] != _BRACE:
-            return 0
-        start = lines.index(b"\n", start) + 1
-        count += 1
-    return count
+    count = lines.count(b"\n")
+    begun = lines.startswith(b"{") + lines.count(b"\n{")
+    return count if begun == count else 0
 
 
 def _read_line(line: bytes) -> Arrival:

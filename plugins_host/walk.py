@@ -51,6 +51,9 @@ from plugins_host.verdicts import (
 
 _ENCODE: Final = msgspec.json.Encoder().encode
 
+_INPUT_ALONE: Final = (Shown.INPUT,)
+_SHOWING_INPUT: Final = b'%b,"subject":%b,"input":%b,"attempt":%d,"maxAttempts":%d}'
+
 
 class Walk(Struct, eq=False):
     """One consultation on its way along the chain: the question as it stands."""
@@ -75,16 +78,22 @@ class Walk(Struct, eq=False):
         """
         if self.text:
             return head + self.text
-        parts = [head if self.place.sole else b"", b',"subject":', _ENCODE(self.subject)]
-        for what in self.place.shows:
-            if what is Shown.INPUT:
-                parts += (b',"input":', self.given.raw)
-            else:
-                parts += (b',"outcome":', *_encode_outcome(self.outcome))
-        asking = self.asking
-        numbers = (asking.attempt, asking.max_attempts)
-        parts.append(b',"attempt":%d,"maxAttempts":%d}' % numbers)
-        text = b"".join(parts)
+        asking, place = self.asking, self.place
+        begin = head if place.sole else b""
+        subject = _ENCODE(self.subject)
+        attempts = (asking.attempt, asking.max_attempts)
+        if place.shows == _INPUT_ALONE:
+            # Most questions: put together at once, which is a twentieth of asking.
+            text = _SHOWING_INPUT % (begin, subject, self.given.raw, *attempts)
+        else:
+            parts = [begin, b',"subject":', subject]
+            for what in place.shows:
+                if what is Shown.INPUT:
+                    parts += (b',"input":', self.given.raw)
+                else:
+                    parts += (b',"outcome":', *_encode_outcome(self.outcome))
+            parts.append(b',"attempt":%d,"maxAttempts":%d}' % attempts)
+            text = b"".join(parts)
         if self.place.sole:
             return text
         self.text = text
