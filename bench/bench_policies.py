@@ -140,7 +140,7 @@ async def timed(call: Callable[[], Awaitable[object]], times: int = 1) -> float:
 
 
 class Added(Struct):
-    """Seconds of each: a run with policies and without, as many bare trips and questions."""
+    """Seconds of each: a run with policies and without, bare trips, bare questions."""
 
     asked: list[float] = []
     alone: list[float] = []
