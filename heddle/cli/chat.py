@@ -5,6 +5,7 @@ meanwhile is answered by the next line. Answers go to stdout; the prompt, questi
 warnings and errors to stderr. What policies did is shown like in any run.
 """
 
+import os
 import sys
 from collections.abc import Mapping
 from io import TextIOWrapper
@@ -93,9 +94,23 @@ async def chat(
             continue
         await _all_written(reader)
         try:
-            write_all(stdout, f"{fit(answer_text(prepared, state))}\n".encode())
+            write_all(stdout, _as_shown(answer_text(prepared, state), stdout))
         except OSError as error:
             raise output_failed(error) from error
+
+
+def _as_shown(answer: str, stdout: int) -> bytes:
+    """An answer for stdout: markdown as it is meant, on a terminal that can show it."""
+    if not os.isatty(stdout) or os.environ.get("TERM", "dumb") == "dumb":
+        return f"{fit(answer)}\n".encode()
+    from heddle.cli.live import terminal_size
+    from heddle.cli.region import painted
+    from heddle.cli.streamed import Streamed
+
+    colours = not os.environ.get("NO_COLOR")
+    rows = Streamed(answer).finish(terminal_size()[0] - 1)
+    lines = (f"{painted(row, colours=colours)[0]}\n" for row in rows)
+    return "".join(lines).encode(errors="backslashreplace")
 
 
 async def _next_line() -> str | None:

@@ -108,15 +108,19 @@ class Region:
         return "".join(parts)
 
     def _painted(self, row: Row) -> tuple[str, int]:
-        """A row as the terminal takes it, and its cells."""
-        parts, cells = [], 0
-        for text, style, _ in row:
-            cells += cell_len(text)
-            if style:
-                shown = style if self._colours else style.without_color
-                text = shown.render(text, color_system=ColorSystem.STANDARD)
-            parts.append(text)
-        return "".join(parts), cells
+        return painted(row, colours=self._colours)
+
+
+def painted(row: Row, *, colours: bool = True) -> tuple[str, int]:
+    """A row as the terminal takes it, and its cells."""
+    parts, cells = [], 0
+    for text, style, _ in row:
+        cells += cell_len(text)
+        if style:
+            shown = style if colours else style.without_color
+            text = shown.render(text, color_system=ColorSystem.STANDARD)
+        parts.append(text)
+    return "".join(parts), cells
 
 
 def cut(row: Row, width: int) -> Row:

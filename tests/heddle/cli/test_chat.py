@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 from tests.heddle.cli.conftest import COMMAND, Heddle, surroundings
+from tests.support.screen import Screen
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "policies"
 
@@ -223,3 +224,20 @@ def test_tools_are_confirmed_refused_with_a_reason_and_left_unanswered(
     assert "refused to let tool 'look' run: wrong place" in second
     assert done.stderr.count("? ask wants to run look ") == 3
     assert "the input ended before the tool 'look' was confirmed or refused" in done.stderr
+
+
+def test_markdown_is_rendered_on_a_terminal_and_left_alone_elsewhere(
+    heddle: Heddle, tmp_path: Path
+) -> None:
+    text = "# Title\n\nSome **bold** `code`"
+    flow = scripted(tmp_path, {"content": text})
+    assert heddle("run", "-i", flow, stdin="go\n").stdout == f"{text}\n"
+    for term, shown in (("xterm", "Title\n\nSome bold code"), ("dumb", text)):
+        command = [*COMMAND, "run", "-i", flow]
+        with Screen(command, cwd=tmp_path, env=surroundings(tmp_path), term=term) as screen:
+            screen.wait_for(">")
+            screen.type("go\r")
+            screen.wait_for(shown)
+            assert screen.style("bold").bold == (term == "xterm")
+            screen.type("/exit\r")
+            assert screen.ended() == 0

@@ -1,0 +1,108 @@
+"""One text of a model as it comes: rows that stay, and rows that may still change.
+
+    text = Streamed()
+    text.feed("# Title\n\nSome te")
+    text.take(80)     [Title]: to be written once, above what is drawn again
+    text.tail(80)     [], [Some te]: to be drawn again when there is more
+
+However the text is cut into pieces, the rows that were taken, and then those of `finish`,
+are the rows of the whole text. What is settled is not read again. Pure.
+"""
+
+from heddle.cli.markdown import Row, TopBlock, prepared, top_blocks
+
+
+class Streamed:
+    """Pieces in, rows out."""
+
+    def __init__(self, text: str = "") -> None:
+        self._pieces: list[str] = [text]
+        # Of the text, the part whose rows were not all taken; and what came after it.
+        self._open = ""
+        self._new: list[str] = [text]
+        # Rows of its first block that were taken, and how wide that block is.
+        self._taken = 0
+        self._width = 0
+        # Whether rows are above it, and a blank line is.
+        self._below = False
+        self._apart = False
+
+    @property
+    def text(self) -> str:
+        """All of it, as it came."""
+        self._pieces = ["".join(self._pieces)]
+        return self._pieces[0]
+
+    def feed(self, text: str) -> None:
+        """Add a piece."""
+        self._pieces.append(text)
+        self._new.append(text)
+
+    def discard(self, characters: int) -> bool:
+        """Take so many characters from its end.
+
+        Returns:
+            Whether the rows that were taken still stand. If not, take those of a new one
+            that begins with what `text` is now.
+        """
+        whole = self.text
+        self._pieces = [whole[: max(len(whole) - characters, 0)]]
+        left = self._joined()
+        self._open = left[: max(len(left) - characters, 0)]
+        return not (self._below and (characters > len(left) or self._taken))
+
+    def take(self, width: int) -> list[Row]:
+        """The rows that are new and that nothing will change."""
+        whole = self._joined()
+        ended = whole[: whole.rfind("\n") + 1]
+        blocks = top_blocks(prepared(ended), self._room(width))
+        rows: list[Row] = []
+        for each in blocks[:-1]:
+            rows += self._rest(each, len(each.block.rows))
+            self._taken = 0
+            self._apart = False
+        if blocks:
+            last = blocks[-1]
+            self._apart = self._apart or last.apart
+            rows += self._rest(last, last.block.settled)
+            self._width = self._room(width)
+            self._taken = max(self._taken, last.block.settled)
+            self._open = "\n".join(whole.split("\n")[last.line :])
+        return rows
+
+    def tail(self, width: int) -> list[Row]:
+        """The rows below those that were taken, as they are now."""
+        below, taken, apart = self._below, self._taken, self._apart
+        rows: list[Row] = []
+        for each in top_blocks(prepared(self._joined()), self._room(width)):
+            rows += self._rest(each, len(each.block.rows))
+            self._taken = 0
+            self._apart = False
+        self._below, self._taken, self._apart = below, taken, apart
+        return rows
+
+    def finish(self, width: int) -> list[Row]:
+        """The rest: the text is over."""
+        rows = self.tail(width)
+        self._below = self._below or bool(rows)
+        self._open, self._taken, self._apart = "", 0, False
+        return rows
+
+    def _joined(self) -> str:
+        if self._new:
+            self._open += "".join(self._new)
+            self._new = []
+        return self._open
+
+    def _room(self, width: int) -> int:
+        """A block that was begun is as wide to its end as it was at its beginning."""
+        return self._width if self._taken else width
+
+    def _rest(self, each: TopBlock, until: int) -> list[Row]:
+        """Its rows from those that were taken on, with the blank one above."""
+        rows = each.block.rows[self._taken : until]
+        if not rows:
+            return []
+        apart = self._below and not self._taken and (each.apart or self._apart)
+        self._below = True
+        return [[], *rows] if apart else rows
