@@ -2,6 +2,7 @@
 #   make demo    a worked flow with policies, run for real, no credential needed
 #   make test    linters and the whole test suite
 #   make chaos   a server under load, disturbed in every way: SEED=7 SECONDS=120
+#   make fuzz    odd bytes for all that reads what strangers send: TARGET=frames SECONDS=60
 # More: make check (types and coverage too), make bench, make docs (the pages as a site),
 # make lock, make clean.
 
@@ -9,7 +10,7 @@ PYTHON ?= python3
 JOBS ?= 4
 PIP := -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test check lint types coverage chaos bench docs lock clean help
+.PHONY: demo test check lint types coverage chaos fuzz fuzz-replay bench docs lock clean help
 
 help:
 	@sed -n 's/^#   *//p' Makefile
@@ -57,6 +58,23 @@ chaos: .venv/ready
 	.venv/bin/python -m tests.pressure $(if $(SEED),--seed $(SEED)) \
 		$(if $(SECONDS),--seconds $(SECONDS))
 
+# A target that takes no bytes which break it says so; one that does leaves them in a file.
+.venv-fuzz/ready: requirements-fuzz.lock
+	$(PYTHON) -m venv .venv-fuzz
+	.venv-fuzz/bin/python $(PIP) install --require-hashes --only-binary atheris \
+		-r requirements-fuzz.lock || { echo "atheris, which make fuzz uses, has no package" \
+		"for this Python and system: on Linux, try make fuzz PYTHON=python3.12"; exit 1; }
+	@touch $@
+
+fuzz: .venv-fuzz/ready
+	.venv-fuzz/bin/python -m tests.fuzz $(if $(TARGET),--target $(TARGET)) \
+		$(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED)) \
+		$(if $(CORPUS),--corpus $(CORPUS))
+
+fuzz-replay: .venv/ready
+	@test -n "$(FILE)" || { echo "say which input: make fuzz-replay FILE=build/fuzz/…"; exit 2; }
+	.venv/bin/python -m tests.fuzz --replay $(FILE) $(if $(TARGET),--target $(TARGET))
+
 bench: .venv/ready
 	.venv/bin/python -m bench
 
@@ -80,6 +98,9 @@ lock: .venv/ready
 	.venv/bin/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url \
 		--no-annotate --no-header --python-version 3.11 --group docs \
 		-o requirements-docs.lock
+	.venv/bin/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url \
+		--no-annotate --no-header --python-version 3.11 --group fuzz pyproject.toml \
+		-o requirements-fuzz.lock
 
 clean:
-	rm -rf .venv .venv-demo .venv-docs build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*
+	rm -rf .venv .venv-demo .venv-docs .venv-fuzz build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*

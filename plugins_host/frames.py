@@ -311,8 +311,9 @@ def _read_lines(lines: bytes, limit: int) -> Sequence[Arrival]:
             read = _LINE.decode_lines(lines)
         except _BROKEN:
             read = []
-        if len(read) == count:
-            return [_classify(line, b"") for line in read]
+        # One without an id is told of as it was written, which is not known here.
+        if len(read) == count and all(line.id is not None for line in read):
+            return [_classify(line, lines) for line in read]
     arrivals: list[Arrival] = []
     for line in lines[:-1].split(b"\n"):
         if len(line) > limit:
@@ -357,8 +358,7 @@ def _classify(line: _Line, text: bytes) -> Arrival:
         if line.error and not (bytes(line.error) == b"null" and line.result):
             return _read_refusal(line.id, line.error)
         return Answer(line.id, line.result or _NULL)
-    quote = _quote(text or msgspec.json.encode(line))
-    return Broken("a line of JSON is no frame (it has no id)", quote)
+    return Broken("a line of JSON is no frame (it has no id)", _quote(text))
 
 
 def _read_refusal(call: Id, raw: Raw) -> Arrival:

@@ -69,6 +69,9 @@ class Fail(Struct, frozen=True, tag_field="action", tag="fail"):
 
 Verdict: TypeAlias = Proceed | Modify | Replace | Reject | Pass | Retry | Fail
 
+Keys: TypeAlias = bytes | tuple[str, ...]
+"""The fields that an answer has: its JSON text, or the names in an object."""
+
 PROCEED: Final = Proceed()
 PASS: Final = Pass()
 
@@ -115,14 +118,15 @@ def read_verdict(raw: object, seam: Seam, half: Half, *, where: str) -> Verdict:
         VerdictError: It is no verdict, or none that this half admits.
     """
     kind = type(raw)
+    keys: Keys
     if kind is Raw or kind is bytes:
-        keys = bytes(cast("bytes | Raw", raw))
+        keys = text = bytes(cast("bytes | Raw", raw))
         try:
-            said = _SAID.decode(keys)
+            said = _SAID.decode(text)
         except _BROKEN:
-            raise _not_an_object(_decoded(keys, where), seam, half, where) from None
+            raise _not_an_object(_decoded(text, where), seam, half, where) from None
     elif isinstance(raw, Mapping):
-        said, keys = _said_in_process(raw, where), _ENCODER.encode(list(map(str, raw)))
+        said, keys = _said_in_process(raw, where), tuple(map(str, raw))
     else:
         raise _not_an_object(raw, seam, half, where)
     word = said.action
@@ -177,13 +181,11 @@ def _said_in_process(raw: Mapping[Any, Any], where: str) -> _Said:
     )
 
 
-def _no_action(
-    action: Any, keys: bytes, seam: Seam, half: Half, where: str
-) -> VerdictError:
+def _no_action(action: Any, keys: Keys, seam: Seam, half: Half, where: str) -> VerdictError:
     admits = admitted(seam, half)
     choices = f"Answer with an action from: {', '.join(sorted(admits))}."
     if action is UNSET:
-        typo = _misspelt("action", keys)
+        typo = _misspelt("action", keys, where)
         hint = f", and has {typo!r}" if typo else ""
         fix = "Did you mean 'action'?" if typo else choices
         return VerdictError(f"the verdict has no 'action'{hint}", where=where, fix=fix)
@@ -198,7 +200,7 @@ def _no_action(
     return VerdictError(f"{_quoted(action)} is not a verdict", where=where, fix=fix)
 
 
-def _read_object(raw: Raw, name: str, action: Action, keys: bytes, where: str) -> Payload:
+def _read_object(raw: Raw, name: str, action: Action, keys: Keys, where: str) -> Payload:
     text = bytes(raw)
     if not text:
         raise _lacks(name, action, keys, where)
@@ -212,7 +214,7 @@ def _read_object(raw: Raw, name: str, action: Action, keys: bytes, where: str) -
     return Payload(text, value)
 
 
-def _read_reason(reason: Any, action: Action, keys: bytes, where: str) -> str:
+def _read_reason(reason: Any, action: Action, keys: Keys, where: str) -> str:
     if reason is UNSET:
         raise _lacks("reason", action, keys, where)
     if not isinstance(reason, str):
@@ -225,7 +227,8 @@ def _read_reason(reason: Any, action: Action, keys: bytes, where: str) -> str:
         raise VerdictError(
             f"'reason' of action '{action}' is empty", where=where, fix="Say why."
         )
-    return reason
+    # Half a surrogate pair, as in the name of a file, must not lose the verdict.
+    return reason if reason.isascii() else reason.encode(errors="replace").decode()
 
 
 def _read_retry(raw: Raw, where: str) -> Retry:
@@ -249,8 +252,8 @@ def _read_retry(raw: Raw, where: str) -> Retry:
     return Retry(within / 1000, None if within == milliseconds else milliseconds)
 
 
-def _lacks(name: str, action: Action, keys: bytes, where: str) -> VerdictError:
-    typo = _misspelt(name, keys)
+def _lacks(name: str, action: Action, keys: Keys, where: str) -> VerdictError:
+    typo = _misspelt(name, keys, where)
     if typo is not None:
         return VerdictError(
             f"action '{action}' has no {name!r}, and has {typo!r}",
@@ -263,10 +266,14 @@ def _lacks(name: str, action: Action, keys: bytes, where: str) -> VerdictError:
     )
 
 
-def _misspelt(name: str, keys: bytes) -> str | None:
+def _misspelt(name: str, keys: Keys, where: str) -> str | None:
     """A field of the verdict that was probably meant to be ``name``."""
-    decoded = _ANY.decode(keys) if keys[:1] == b"[" else _FIELDS.decode(keys)
-    return next((key for key in decoded if nearest(key, [name]) is not None), None)
+    try:
+        names = keys if isinstance(keys, tuple) else _FIELDS.decode(keys)
+    except _BROKEN as error:
+        # The names of fields that nothing reads have not been looked at before.
+        raise _not_json(error, where) from None
+    return next((key for key in names if nearest(key, [name]) is not None), None)
 
 
 def _not_an_object(raw: object, seam: Seam, half: Half, where: str) -> VerdictError:
@@ -287,11 +294,15 @@ def _decoded(raw: bytes | Raw, where: str) -> object:
             "the answer is nested too deeply", where=where, fix="Send flatter data."
         ) from None
     except _BROKEN as error:
-        raise VerdictError(
-            f"the answer is not valid JSON ({error})",
-            where=where,
-            fix="Write UTF-8 and numbers that a double can hold.",
-        ) from None
+        raise _not_json(error, where) from None
+
+
+def _not_json(error: Exception, where: str) -> VerdictError:
+    return VerdictError(
+        f"the answer is not valid JSON ({error})",
+        where=where,
+        fix="Write UTF-8 and numbers that a double can hold.",
+    )
 
 
 def _quoted(text: str) -> str:

@@ -151,6 +151,17 @@ def test_a_broken_channel_tells_what_where_and_what_to_do() -> None:
     )
 
 
+@pytest.mark.parametrize("width", [1, 1000])
+def test_a_line_without_an_id_is_quoted_as_it_was_written(width: int) -> None:
+    lines = b'{"id":1,"partial":2}\n{"ids":1,"result":2}\n'
+    reader = FrameReader()
+    cut = (lines[at : at + width] for at in range(0, len(lines), width))
+    *_, last = (each for piece in cut for each in reader.feed(piece))
+    assert last == Broken(
+        "a line of JSON is no frame (it has no id)", '{"ids":1,"result":2}'
+    )
+
+
 @given(st.text(min_size=500))
 def test_an_error_quotes_no_more_than_it_may(text: str) -> None:
     line = b"{" + text.replace("\n", " ").encode(errors="replace")

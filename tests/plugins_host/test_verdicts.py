@@ -204,6 +204,14 @@ def test_what_json_cannot_carry_is_refused_in_process() -> None:
     assert said.startswith("w: 'input' holds what JSON cannot carry (")
 
 
+def test_half_a_character_in_a_reason_or_a_name_loses_no_verdict_in_process() -> None:
+    before = (Seam.TOOL_CALL, Half.BEFORE)
+    odd = {"action": "reject", "reason": "no \udcff", "\ud800": 1}
+    assert read_verdict(odd, *before, where="w") == Reject("no ?")
+    with pytest.raises(VerdictError, match="Did you mean 'reason'"):
+        read_verdict({"action": "reject", "reason\ud800": "no"}, *before, where="w")
+
+
 def test_a_verdict_from_this_process_is_a_copy() -> None:
     mine = {"a": [1]}
     verdict = read_verdict(
@@ -226,6 +234,8 @@ def test_a_verdict_from_this_process_is_a_copy() -> None:
         ),
         (b"[" * 100_000, "nested too deeply"),
         (b"", "not valid JSON"),
+        (b'{"acti\xff":"proceed"}', "not valid JSON"),
+        (b'{"action":"reject","re\xff":"no"}', "not valid JSON"),
     ],
 )
 def test_broken_text_is_a_verdict_error(raw: bytes, what: str) -> None:
