@@ -1,132 +1,215 @@
-"""``heddle run -i``: a line in, a run of the flow, its answer out; until the input ends.
+"""``heddle run -i``: a message in, a run of the flow, its answer out; until the end.
 
-Each line is a run of its own, given to the flow's first text input; what the run asks
-meanwhile is answered by the next line. Answers go to stdout; the prompt, questions,
-warnings and errors to stderr. What policies did is shown like in any run.
+Each message is a run of its own, given to the flow's first text input. The turns before
+it go along for the flow's agents. How a person is shown things and asked is the business
+of a `Front`; what has been said, of `Turns`.
 """
 
-import os
-import sys
-from collections.abc import Mapping
-from io import TextIOWrapper
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol, assert_never
 
 import msgspec
-import trio
 
-from heddle.cli.exits import output_failed, told
-from heddle.cli.outlet import write_all
-from heddle.cli.own_stdout import STDOUT
-from heddle.cli.person import PlainPerson
-from heddle.cli.wording import fit
+from heddle.cli.chat_commands import Command, Message, commands_told, read
+from heddle.cli.chat_turns import Turns
+from heddle.cli.exits import WrongUsage
+from heddle.cli.interrupts import Interrupts
+from heddle.events import Event, MessageSaid
 from plugins_host import Fault
 
 if TYPE_CHECKING:
-    from heddle.cli.readers import Reader
+    from heddle.engine.questions import Person
     from heddle.launch import Engine, Prepared
 
-LEAVE: Final = ("/exit", "/quit")
 ANYWAY: Final = "message"
 """The name under which a flow that declares no text input finds what was said."""
 ANSWERS: Final = ("result", "generated_text")
 """Where a flow that declares no outputs has its text."""
 
 
+class Answer(msgspec.Struct, frozen=True):
+    """What of a result is shown: its text, or all of it as JSON."""
+
+    text: str
+    is_json: bool = False
+
+
+class Front(Protocol):
+    """Who stands between the chat and the person."""
+
+    @property
+    def person(self) -> "Person":
+        """Whom runs ask."""
+        ...
+
+    @property
+    def keys(self) -> Mapping[str, str]:
+        """What keys do, for `/help`."""
+        ...
+
+    async def next_message(self) -> str | None:
+        """What is typed next, with no blanks around it; None when the person leaves."""
+        ...
+
+    async def tell(self, text: str, /) -> None:
+        """Show a text that is no answer."""
+        ...
+
+    async def show_state(self, state: Mapping[str, Any], /) -> None:
+        """Show a value of some size."""
+        ...
+
+    async def refuse(self, error: Fault, /) -> None:
+        """Show why something cannot be done, or why a turn failed."""
+        ...
+
+    def see(self, event: Event, /) -> None:
+        """Show what happens on the way to an answer. Does not block."""
+        ...
+
+    def begin(self) -> None:
+        """A turn begins."""
+        ...
+
+    async def answer(self, answer: Answer, /) -> None:
+        """It has come to an answer."""
+        ...
+
+    async def give_up(self) -> None:
+        """It was cancelled by the person."""
+        ...
+
+
 def spoken_input(prepared: "Prepared", given: Mapping[str, Any]) -> str:
-    """The input that a line goes to: the first text that is not given already."""
+    """The input that a message goes to: the first text that is not given already."""
     for each in prepared.plan.graph.inputs:
         if each.schema.get("type") == "string" and each.title not in given:
             return each.title
     return ANYWAY
 
 
-def answer_text(prepared: "Prepared", state: Mapping[str, Any]) -> str:
-    """What of a result is shown: its text, or all of it as JSON."""
+def answer_of(prepared: "Prepared", state: Mapping[str, Any]) -> Answer:
+    """What of a result is shown."""
     declared = [each.title for each in prepared.plan.graph.outputs]
     names = declared if len(declared) == 1 else [each for each in ANSWERS if each in state]
     for name in names:
         if isinstance(state.get(name), str):
-            return str(state[name])
-    return msgspec.json.encode(state).decode()
+            return Answer(str(state[name]))
+    return Answer(msgspec.json.encode(state).decode(), is_json=True)
 
 
-async def chat(
-    engine: "Engine",
-    prepared: "Prepared",
-    given: Mapping[str, Any],
-    reader: "Reader",
-    stdout: int = STDOUT,
-) -> None:
-    """Answer line after line.
+class Chat:
+    """One conversation with a flow.
 
     Args:
         engine: Runs the flow; its plugins live as long as the chat.
         prepared: The flow.
         given: State that every run starts with, beside what was said.
-        reader: Shows what happens.
-        stdout: Where answers are written.
+        front: Shows and asks.
+        interrupts: What ends an answer and not the chat.
+        stream: Whether models are asked for their text as they write it.
     """
-    name = spoken_input(prepared, given)
-    if isinstance(sys.stdin, TextIOWrapper):
-        # A byte that is no text is no reason to end the chat, or to fail a run.
-        sys.stdin.reconfigure(errors="replace")
 
-    async def show(text: str) -> None:
-        await _all_written(reader)
-        if text and sys.stderr is not None:  # also with --quiet: it waits for an answer
-            sys.stderr.write(f"{text}\n")
-            sys.stderr.flush()
+    def __init__(
+        self,
+        engine: "Engine",
+        prepared: "Prepared",
+        given: Mapping[str, Any],
+        front: Front,
+        interrupts: Interrupts,
+        *,
+        stream: bool,
+    ) -> None:
+        self._engine = engine
+        self._prepared = prepared
+        self._given = given
+        self._front = front
+        self._interrupts = interrupts
+        self._stream = stream
+        self._turns = Turns()
+        self._input = spoken_input(prepared, given)
+        self._commands: Mapping[str, Callable[[], Any]] = {
+            "/help": self._help,
+            "/retry": self._retry,
+            "/state": self._show_state,
+        }
 
-    person = PlainPerson(show, _next_line)
-    while True:
-        await _all_written(reader)
-        said = await _next_line()
-        if said is None or said in LEAVE:
-            return
-        if not said:
-            continue
-        try:
-            state = await engine.run(
-                prepared, {**given, name: said}, reader.see, stream=False, person=person
-            )
-        except Fault as error:
-            reader.remark(told(error))
-            continue
-        await _all_written(reader)
-        try:
-            write_all(stdout, _as_shown(answer_text(prepared, state), stdout))
-        except OSError as error:
-            raise output_failed(error) from error
+    async def run(self) -> None:
+        """Take turns until the person leaves."""
+        while (typed := await self._front.next_message()) is not None:
+            if not typed:
+                continue
+            try:
+                meant = read(typed)
+            except WrongUsage as refused:
+                await self._front.refuse(refused)
+                continue
+            match meant:
+                case Message(text=said):
+                    await self._turn(said)
+                case Command(name="/exit"):
+                    return
+                case Command(name=name):
+                    await self._commands[name]()
+                case _:
+                    assert_never(meant)
 
+    async def _turn(self, said: str) -> None:
+        front, turns = self._front, self._turns
+        history = turns.history()
+        turns.begin(said)
+        heard: list[MessageSaid] = []
 
-def _as_shown(answer: str, stdout: int) -> bytes:
-    """An answer for stdout: markdown as it is meant, on a terminal that can show it."""
-    if not os.isatty(stdout) or os.environ.get("TERM", "dumb") == "dumb":
-        return f"{fit(answer)}\n".encode()
-    from heddle.cli.live import terminal_size
-    from heddle.cli.region import painted
-    from heddle.cli.streamed import Streamed
+        def see(event: Event) -> None:
+            if isinstance(event, MessageSaid):
+                heard.append(event)
+            front.see(event)
 
-    colours = not os.environ.get("NO_COLOR")
-    rows = Streamed(answer).finish(terminal_size()[0] - 1)
-    lines = (f"{painted(row, colours=colours)[0]}\n" for row in rows)
-    return "".join(lines).encode(errors="backslashreplace")
+        front.begin()
+        failure: Fault | None = None
+        state: dict[str, Any] | None = None
+        with self._interrupts.heeding() as running:
+            try:
+                state = await self._engine.run(
+                    self._prepared,
+                    {**self._given, self._input: said},
+                    see,
+                    stream=self._stream,
+                    person=front.person,
+                    history=history,
+                )
+            except Fault as error:
+                failure = error
+        if state is not None:
+            answer = answer_of(self._prepared, state)
+            turns.settle(answer.text, state, heard)
+            await front.answer(answer)
+        elif failure is None or running.cancel_called:
+            # What failed while it was being cancelled is nobody's business.
+            await front.give_up()
+        else:
+            await front.refuse(failure)
 
+    async def _retry(self) -> None:
+        said = self._turns.take_back()
+        if said is None:
+            await self._front.tell("There is no turn to take back yet.")
+        else:
+            await self._turn(said)
 
-async def _next_line() -> str | None:
-    """What is said next; None at the end of the input."""
-    if sys.stdin is None:
-        return None
-    if sys.stdin.isatty() and sys.stderr is not None:
-        sys.stderr.write("> ")
-        sys.stderr.flush()
-    # Nothing can end a read from a terminal but a line; the thread is left behind when
-    # the chat is left by a signal, and ends with the process.
-    line = await trio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
-    return line.strip() if line else None
+    async def _show_state(self) -> None:
+        history = [
+            {"role": each.role, "content": each.content} for each in self._turns.history()
+        ]
+        await self._front.show_state(
+            {
+                "result": self._turns.result,
+                "next": {**self._given, "_chat_history": history},
+            }
+        )
 
-
-async def _all_written(reader: "Reader") -> None:
-    """Wait until stderr has what was shown, so that it stands above what comes next."""
-    for outlet in reader.outlets:
-        await outlet.drained()
+    async def _help(self) -> None:
+        keys = self._front.keys
+        width = max(map(len, keys), default=0)
+        told = "\n".join(f"  {key:{width}}  {does}" for key, does in keys.items())
+        await self._front.tell(f"{commands_told()}\n{told}".rstrip())

@@ -23,9 +23,10 @@ from plugins_host import Fault, one_of
 
 if TYPE_CHECKING:
     from heddle.cli.encoded import Encoded
+    from heddle.cli.interrupts import Interrupts
     from heddle.cli.readers import Reader
     from heddle.installation import Installed
-    from heddle.launch import Prepared, RunOptions
+    from heddle.launch import Engine, Prepared, RunOptions
     from heddle.policy_counts import PolicyCounts
 
 # The protocol of `heddle.cli.frames`; others are those of encoders.
@@ -169,6 +170,7 @@ def run_once(
     import trio
 
     from heddle import launch
+    from heddle.cli.interrupts import Interrupts
     from heddle.cli.logs import told_to
     from heddle.cli.plain import overheard, warning
     from heddle.cli.session import Session
@@ -189,7 +191,13 @@ def run_once(
         interactive=interactive,
         stdout=stdout,
     )
-    session = Session(reader.outlets, animate=reader.animate, ended=reader.ended)
+    interrupts = Interrupts(active=sys.stdin is not None and sys.stdin.isatty())
+    session = Session(
+        reader.outlets,
+        animate=reader.animate,
+        ended=reader.ended,
+        heed=interrupts.heed,
+    )
     told = (str(each) if each.file else f"{flow} {each}" for each in prepared.warnings)
     for text in (*installed.warnings, *told):
         reader.remark(warning(text))
@@ -202,9 +210,7 @@ def run_once(
             watch=policies,
         ) as engine:
             if interactive:
-                from heddle.cli.chat import chat
-
-                await chat(engine, prepared, options.inputs, reader, stdout)
+                await converse(engine, prepared, options, reader, interrupts, stdout)
                 return None
 
             async def run() -> dict[str, Any]:
@@ -232,6 +238,23 @@ def run_once(
             print_result(result, stdout)
         except OSError as error:
             raise output_failed(error) from error
+
+
+async def converse(
+    engine: "Engine",
+    prepared: "Prepared",
+    options: "RunOptions",
+    reader: "Reader",
+    interrupts: "Interrupts",
+    stdout: int,
+) -> None:
+    """Chat, until the person leaves."""
+    from heddle.cli.chat import Chat
+    from heddle.cli.chat_plain import PlainFront
+
+    front = PlainFront(reader, stdout)
+    chat = Chat(engine, prepared, options.inputs, front, interrupts, stream=False)
+    await chat.run()
 
 
 def load(

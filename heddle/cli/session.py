@@ -34,6 +34,14 @@ PATIENCE: Final = 2.0
 LAST_WORDS: Final = 0.3
 
 
+class Arrivals:
+    """The signals as they arrive, and since when one asks the process to end."""
+
+    def __init__(self, numbers: AsyncIterator[int]) -> None:
+        self.numbers = numbers
+        self.asked = math.inf
+
+
 class Session(Generic[Result]):
     """What goes on around one run. `execute` is called once, by ``trio.run``.
 
@@ -42,6 +50,7 @@ class Session(Generic[Result]):
         animate: Runs beside the flow and is cancelled after it.
         ended: Told of the error that ended the run, or None, before the outlets are
             emptied.
+        heed: Asked first what to do about a signal; whether that was all there is to do.
     """
 
     def __init__(
@@ -50,10 +59,12 @@ class Session(Generic[Result]):
         *,
         animate: Callable[[], Awaitable[None]] | None = None,
         ended: Callable[[Exception | None], None] = lambda _: None,
+        heed: Callable[[int], bool] = lambda _: False,
     ) -> None:
         self._outlets = tuple(outlets)
         self._animate = animate
         self._ended = ended
+        self._heed = heed
         self._running = trio.CancelScope()
         self._emptying = trio.CancelScope()
         self._reason: Exception | None = None
@@ -110,11 +121,13 @@ class Session(Generic[Result]):
         late = isinstance(self._reason, Interrupted) and not self._emptying.cancelled_caught
         return self._reason is None or late
 
-    async def _watch(self, arrivals: AsyncIterator[int]) -> None:
+    async def _watch(self, arrivals: Arrivals) -> None:
         heard = False
         # To the end: trio sends those again that nobody took.
-        async for number in arrivals:
-            if not heard:
+        async for number in arrivals.numbers:
+            if not heard and self._heed(number):
+                arrivals.asked = math.inf
+            elif not heard:
                 heard = True
                 now = trio.current_time()
                 self._emptying.deadline = now + PATIENCE / 2 + LAST_WORDS
@@ -122,7 +135,7 @@ class Session(Generic[Result]):
 
 
 @contextmanager
-def arriving(signals: Collection[int]) -> Iterator[AsyncIterator[int] | None]:
+def arriving(signals: Collection[int]) -> Iterator[Arrivals | None]:
     """The signals as they arrive; None when there are none to watch.
 
     One that comes `PATIENCE` after the first ends the process where it arrives, for the
@@ -131,16 +144,15 @@ def arriving(signals: Collection[int]) -> Iterator[AsyncIterator[int] | None]:
     if not signals:
         yield None
         return
-    with trio.open_signal_receiver(*signals) as arrivals:
+    with trio.open_signal_receiver(*signals) as numbers:
+        arrivals = Arrivals(numbers)
         receivers = {each: signal.getsignal(each) for each in signals}
-        asked = math.inf
 
         def arrived(number: int, frame: FrameType | None) -> None:
-            nonlocal asked
             now = time.monotonic()
-            if now > asked + PATIENCE:
+            if now > arrivals.asked + PATIENCE:
                 os._exit(128 + number)
-            asked = min(asked, now)
+            arrivals.asked = min(arrivals.asked, now)
             receive = receivers[number]
             assert callable(receive)
             receive(number, frame)

@@ -6,7 +6,15 @@ import signal
 import subprocess
 from pathlib import Path
 
-from tests.heddle.cli.conftest import COMMAND, Heddle, surroundings
+from tests.heddle.cli.conftest import (
+    COMMAND,
+    Heddle,
+    WriteFlow,
+    WriteTool,
+    agent_node,
+    surroundings,
+    tool_node,
+)
 from tests.support.screen import Screen
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "policies"
@@ -241,3 +249,103 @@ def test_markdown_is_rendered_on_a_terminal_and_left_alone_elsewhere(
             assert screen.style("bold").bold == (term == "xterm")
             screen.type("/exit\r")
             assert screen.ended() == 0
+
+
+# Answers in the place of the model, with all that it would be sent.
+ECHO = """
+import json
+from heddle.plugin import replace, serve
+
+
+def before(event, ctx):
+    sent = [(each["role"], each["content"]) for each in event.input["messages"]]
+    return replace({"content": json.dumps(sent)})
+
+
+serve({"Echo": {"modelCall": {"before": before}}})
+"""
+ECHO_MANIFEST = """{"name": "echo", "version": "1.0.0", "capabilities": [],
+ "components": [{"kind": "middleware", "componentType": "Echo",
+                 "seams": {"modelCall": ["before"]}}]}"""
+
+
+def test_agents_are_sent_the_earlier_turns_once_and_retry_takes_the_last_one_back(
+    heddle: Heddle, flow: WriteFlow, tmp_path: Path
+) -> None:
+    (tmp_path / "echo.py").write_text(ECHO)
+    (tmp_path / "echo.json").write_text(ECHO_MANIFEST)
+    name = flow(agent_node("ask", []))
+    done = heddle(
+        *("run", "-i", name, "--plugin", "echo.json"), stdin="one\ntwo\n/retry\n/retry\n"
+    )
+    first, second, third, fourth = map(json.loads, done.stdout.splitlines())
+    system, said = first
+    assert system[0] == "system"
+    assert said[0] == "user"
+    assert "one" in said[1]
+    assert second == [system, ["user", "one"], ["assistant", json.dumps(first)], second[-1]]
+    assert "two" in second[-1][1]
+    assert third == fourth == second
+
+
+def test_the_state_is_the_last_result_and_what_the_next_turn_begins_with(
+    heddle: Heddle, tmp_path: Path
+) -> None:
+    flow = scripted(tmp_path, {"content": "You said {{user}}."})
+    plan = json.loads(Path(flow).read_text(encoding="utf-8"))
+    ask = plan["$referenced_components"]["ask"]
+    ask["prompt_template"] = "{{message}} after {{_chat_history}}"
+    Path(flow).write_text(json.dumps(plan), encoding="utf-8")
+    done = heddle("run", "-i", flow, stdin="one\n/state\n/retry\n")
+    assert done.stdout == "You said one after [].\n" * 2
+    state = json.loads(done.stderr[done.stderr.index("{\n") : done.stderr.rindex("}") + 1])
+    assert state == {
+        "result": {"message": "one", "generated_text": "You said one after []."},
+        "next": {
+            "_chat_history": [
+                {"role": "user", "content": "one"},
+                {"role": "assistant", "content": "You said one after []."},
+            ]
+        },
+    }
+
+
+def test_commands_are_no_messages(heddle: Heddle, tmp_path: Path) -> None:
+    flow = scripted(tmp_path, {"content": "You said {{user}}."})
+    done = heddle("run", "-i", flow, stdin="/retry\n/help\n/retyr\n//help\n/state\n/quit\n")
+    assert done.stdout == "You said /help.\n"
+    assert "There is no turn to take back yet." in done.stderr
+    assert "  /retry  take the last turn back and ask again\n" in done.stderr
+    assert "Error: there is no command '/retyr'. Did you mean '/retry'?" in done.stderr
+
+
+def test_ctrl_c_cancels_an_answer_of_a_dumb_terminal_and_not_the_chat(
+    flow: WriteFlow, tool: WriteTool, tmp_path: Path
+) -> None:
+    tool("wait", "sleep 600")
+    name = flow(tool_node("wait"))
+    command = [*COMMAND, "run", "-i", name, "--tools-dir", "tools"]
+    with Screen(command, cwd=tmp_path, env=surroundings(tmp_path), term="dumb") as screen:
+        for turn in (1, 2):
+            screen.wait(lambda s, turn=turn: s.text.endswith(">"))
+            screen.type("go\r")
+            screen.wait(lambda s, turn=turn: s.text.count("> wait (ToolNode)") == turn)
+            screen.type("\x03")
+            screen.wait(lambda s, turn=turn: s.text.count("Cancelled.") == turn)
+        screen.type("\x04")
+        assert screen.ended() == 0
+        assert screen.modes() == screen.modes_before
+
+
+def test_a_line_nobody_waits_for_any_more_is_given_to_the_next(tmp_path: Path) -> None:
+    command = [*COMMAND, "run", "-i", asking(tmp_path)]
+    with Screen(command, cwd=tmp_path, env=surroundings(tmp_path), term="dumb") as screen:
+        screen.wait_for(">")
+        screen.type("begin\r")
+        screen.wait_for("Who?")
+        screen.type("\x03")
+        screen.wait_for("Cancelled.")
+        screen.type("/state\r")
+        screen.wait_for('"result": null')
+        screen.type("\x04")
+        assert screen.ended() == 0
