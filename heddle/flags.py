@@ -137,6 +137,13 @@ def engine_options(command: Command) -> Command:
     return command
 
 
+def limit_options(command: Command) -> Command:
+    """The limits of a run, for what speaks of them and runs nothing."""
+    for option in reversed((*_LIMITS, plugin_timeout_option(30_000))):
+        command = option(command)
+    return command
+
+
 def _time(name: str, default: int, text: str) -> Callable[[Command], Command]:
     return click.option(
         name,
@@ -153,6 +160,13 @@ def _count(name: str, default: int, text: str) -> Callable[[Command], Command]:
         name, metavar="N", type=COUNT, default=default, show_default=True, help=text
     )
 
+
+_LIMITS: Final[tuple[Callable[[Any], Any], ...]] = (
+    _time("--tool-timeout", 30_000, "Time for one execution of a tool."),
+    _time("--timeout", 300_000, "Time for a whole run."),
+    _count("--max-iterations", 50, "Node executions in a run."),
+    _count("--max-node-attempts", 3, "Attempts at a node each time a run arrives there."),
+)
 
 _ENGINE: Final[tuple[Callable[[Any], Any], ...]] = (
     click.option(
@@ -172,10 +186,7 @@ _ENGINE: Final[tuple[Callable[[Any], Any], ...]] = (
         is_flag=True,
         help="Let plugins say themselves which tools they have.",
     ),
-    _time("--tool-timeout", 30_000, "Time for one execution of a tool."),
-    _time("--timeout", 300_000, "Time for a whole run."),
-    _count("--max-iterations", 50, "Node executions in a run."),
-    _count("--max-node-attempts", 3, "Attempts at a node each time a run arrives there."),
+    *_LIMITS,
     plugin_options,
     plugin_timeout_option(30_000),
 )

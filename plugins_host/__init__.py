@@ -11,6 +11,7 @@ from plugins_host.faults import Fault, nearest, one_of, sentence
 from plugins_host.json_faults import not_json
 
 if TYPE_CHECKING:
+    from plugins_host.calls import CEILING
     from plugins_host.chain import Chain
     from plugins_host.chatting import (
         CHAT,
@@ -110,6 +111,7 @@ if TYPE_CHECKING:
     )
     from plugins_host.plugin_log import PluginLine, PluginLog
     from plugins_host.process import (
+        START_TIMEOUT,
         PluginProcess,
     )
     from plugins_host.program import (
@@ -123,6 +125,7 @@ if TYPE_CHECKING:
     )
     from plugins_host.seams import (
         HANDSHAKE_HALVES,
+        MAX_DELAY_MS,
         SEAMS,
         AgentSubject,
         Half,
@@ -150,6 +153,7 @@ if TYPE_CHECKING:
     )
 
 _HOMES: Final = {
+    "calls": ("CEILING",),
     "chain": ("Chain",),
     "chatting": (
         "CHAT",
@@ -245,7 +249,10 @@ _HOMES: Final = {
         "PluginLine",
         "PluginLog",
     ),
-    "process": ("PluginProcess",),
+    "process": (
+        "START_TIMEOUT",
+        "PluginProcess",
+    ),
     "program": (
         "CAPABILITIES",
         "PluginProgram",
@@ -257,6 +264,7 @@ _HOMES: Final = {
     ),
     "seams": (
         "HANDSHAKE_HALVES",
+        "MAX_DELAY_MS",
         "SEAMS",
         "AgentSubject",
         "Half",
@@ -290,11 +298,14 @@ __all__ = [
     "APPLY_POST",
     "CALL_TOOL",
     "CAPABILITIES",
+    "CEILING",
     "CHAT",
     "EXECUTE",
     "HANDSHAKE_HALVES",
     "LIST_TOOLS",
+    "MAX_DELAY_MS",
     "SEAMS",
+    "START_TIMEOUT",
     "AfterOutcome",
     "AgentSubject",
     "AnswerRefused",

@@ -64,6 +64,9 @@ class TopCommands(Commands):
             "heddle.cli.validate", "Say everything that is wrong with a flow."
         ),
         "graph": Listed("heddle.cli.graph", "Draw a flow, and where policies are asked."),
+        "explain": Listed(
+            "heddle.cli.explain", "Say who is asked where, and with which settings."
+        ),
         "init": Listed("heddle.cli.init", "Write a flow and a tool to start from."),
         "plugin": Listed("heddle.cli.plugin", "Work on plugins."),
         "completion": Listed("heddle.cli.completion", "Print a shell's completion script."),
@@ -83,6 +86,7 @@ Examples:
   heddle run flow.json | jq .result
   heddle validate flow.yaml
   heddle graph flow.yaml -o flow.svg
+  heddle explain flow.json --plugin gate.json
 """,
 )
 @click.version_option(package.__version__, message="heddle %(version)s")

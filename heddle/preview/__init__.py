@@ -2,5 +2,6 @@
 
 seams     the places of a flow where policies are asked, in the order of a run
 policies  who is asked there, with which settings
+limits    what bounds a run there
 sketch    the flow as boxes and lines, ready to be drawn
 """

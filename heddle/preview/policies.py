@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 
 from heddle.preview.seams import Place
-from plugins_host import SEAMS, Half, Seam
+from plugins_host import SEAMS, Half, InProcess, Seam
 
 if TYPE_CHECKING:
     from heddle.installation import Installed
@@ -42,6 +42,7 @@ class Policy(Struct, frozen=True):
         seams: The halves that it declared.
         settings: What the operator gave.
         defaults: What its schema says of fields that were not given.
+        in_process: Whether it is a part of heddle, and not a process.
     """
 
     component_type: str
@@ -50,6 +51,17 @@ class Policy(Struct, frozen=True):
     seams: Mapping[Seam, frozenset[Half]]
     settings: Mapping[str, Any]
     defaults: Mapping[str, Any]
+    in_process: bool = False
+
+    @property
+    def halves(self) -> tuple[str, ...]:
+        """The names of the halves that it declared, in the order of the table of seams."""
+        return tuple(
+            f"{seam}.{half}"
+            for seam, row in SEAMS.items()
+            for half in row.halves
+            if self.is_asked(seam, half)
+        )
 
     def is_asked(self, seam: Seam, half: Half) -> bool:
         """Whether it declared this half."""
@@ -92,6 +104,7 @@ def policies_of(installed: "Installed") -> tuple[Policy, ...]:
             each.component.seams,
             shown(each.settings, each.component.schema),
             defaults(each.settings, each.component.schema),
+            isinstance(each.plugin.home, InProcess),
         )
         for each in installed.plugins.middleware
     )

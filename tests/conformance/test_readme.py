@@ -81,7 +81,7 @@ def test_the_commands_of_the_use_section_do_what_they_say(tmp_path: Path) -> Non
         line[2:].split("  #")[0].strip() for line in section.splitlines() if "$ " in line
     ]
     commands = [line for line in lines if line.startswith("heddle")]
-    assert len(commands) == 4
+    assert len(commands) == 5
     folder = tmp_path
     for command in commands:
         for part in command.split(" && "):

@@ -310,7 +310,7 @@ def test_an_unknown_command_gets_a_guess(heddle: Heddle) -> None:
     done = heddle("rnu")
     assert done.status == 2
     assert done.stderr.endswith(
-        "Choose from: run, validate, graph, init, plugin, completion.\n"
+        "Choose from: run, validate, graph, explain, init, plugin, completion.\n"
     )
     assert "Did you mean 'validate'?" in heddle("valdate").stderr
 
