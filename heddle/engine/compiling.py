@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from heddle.engine.agents import members_of, prompts_of
+from heddle.engine.declaring import declaration_problems
 from heddle.engine.feeds import Feeding
 from heddle.engine.findings import Findings
 from heddle.engine.graph import CHAT_HISTORY, RESERVED, Feed, Graph, GraphNode, wrong_kind
@@ -133,7 +134,9 @@ class _Compiler:
         feeding.check_results()
         feeding.check_ends()
         for node in self.flow.nodes:
-            self.findings.problems += problems_inside(node, self.document.path_of(node))
+            path = self.document.path_of(node)
+            self.findings.problems += declaration_problems(node, path)
+            self.findings.problems += problems_inside(node, path)
             self.findings.warnings += request_warnings(node, self.document)
         if self.findings.problems:
             return None

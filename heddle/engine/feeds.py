@@ -150,6 +150,11 @@ class Feeding:
         for node, shape in zip(self.flow.nodes, self.shapes, strict=True):
             if not isinstance(node, EndNode):
                 continue
+            if node.inputs and node.outputs and typed(node.inputs) != typed(node.outputs):
+                what = f"the inputs and the outputs of {node.name!r} are not the same, and "
+                self.findings.warn(
+                    node, f"{what}the outputs count", "List the same names and types."
+                )
             for output in shape.inputs:
                 other, known = first.setdefault(output.title, (node, output))
                 if typed((known,)) != typed((output,)):

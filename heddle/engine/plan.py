@@ -20,6 +20,7 @@ from heddle.engine.plugin_calls import LLM_CONFIG
 from heddle.engine.refused_tools import tool_problems, toolbox_problems
 from heddle.engine.shapes import flows_in, typed
 from heddle.engine.state import is_plain_type
+from heddle.engine.summaries import measure_problems
 from heddle.engine.tool_servers import uses_servers
 from heddle.engine.work import Work
 from heddle.spec import (
@@ -192,6 +193,7 @@ def _unsupported_in_team(
         else:
             yield _not_yet(document, member, kind, "Agent, SpecializedAgent", "an agent")
     place = document.path_of(team)
+    yield from _too_few(team, place)
     names = Counter(member.name for member in members)
     for name in sorted(name for name in names if names[name] > 1):
         yield Problem(
@@ -215,6 +217,22 @@ def _unsupported_in_team(
                     f"it reaches other agents of {team.name!r}",
                     "Give the tool another name.",
                 )
+
+
+def _too_few(team: ManagerWorkers | Swarm, place: str) -> Iterator[Problem]:
+    """What makes a team no team."""
+    fix = "Name who works with it, or use the agent alone."
+    match team:
+        case ManagerWorkers(workers=()):
+            yield Problem(f"{place}.workers", f"{team.name!r} has no workers", fix)
+        case ManagerWorkers(group_manager=manager, workers=workers) if manager in workers:
+            what = f"{manager.name!r} manages {team.name!r} and is one of its workers"
+            yield Problem(f"{place}.workers", what, "Keep one of the two.")
+        case Swarm(relationships=()):
+            what = f"nobody in {team.name!r} knows another agent"
+            yield Problem(f"{place}.relationships", what, fix)
+        case _:
+            return
 
 
 def _unsupported_in_agent(
@@ -263,6 +281,8 @@ def _unsupported_transform(transform: Component, document: Document) -> Iterator
     match transform:
         case MessageSummarizationTransform() | ConversationSummarizationTransform():
             yield from _unsupported_llm(transform.llm, document)
+            if isinstance(transform, ConversationSummarizationTransform):
+                yield from measure_problems(transform, place)
             store = transform.datastore
             if store is not None and not isinstance(store, InMemoryCollectionDatastore):
                 yield _not_yet(

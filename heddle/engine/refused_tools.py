@@ -84,10 +84,15 @@ def _transport_problems(transport: Component, document: Document) -> Iterator[Pr
                 "heddle does not log in to tool servers by OAuth yet",
                 "Put a token into 'sensitive_headers'.",
             )
+        seen: set[str] = set()
         for field in ("headers", "sensitive_headers"):
             for name, value in (getattr(transport, field) or {}).items():
                 if wrong := header_flaw(name, value):
                     yield Problem(f"{place}.{field}", *wrong)
+                if name.lower() in seen:
+                    what = f"the header {name!r} is given twice"
+                    yield Problem(f"{place}.{field}", what, "Keep one.")
+                seen.add(name.lower())
         try:
             origin_of_url(transport.url)
         except ValueError as error:

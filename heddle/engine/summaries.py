@@ -6,7 +6,7 @@ with every round is summarised once. What is kept is bounded in number, age and 
 
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from hashlib import blake2b
 from typing import Final
 
@@ -18,6 +18,7 @@ from heddle.spec import (
     Component,
     ConversationSummarizationTransform,
     MessageSummarizationTransform,
+    Problem,
     render,
 )
 from plugins_host import Message
@@ -128,6 +129,34 @@ def message_summarization(component: MessageSummarizationTransform) -> Apply:
         return tuple(shorter)
 
     return apply
+
+
+UNSAID: Final = 50
+"""How many messages a transform allows that does not say how many."""
+
+
+def measure_problems(
+    component: ConversationSummarizationTransform, path: str
+) -> Iterator[Problem]:
+    """What is wrong with how the transform at ``path`` tells a long conversation."""
+    messages, characters = component.max_num_messages, component.max_num_characters
+    if messages is None and characters is None:
+        what = f"nothing says when a conversation is too long for {component.name!r}"
+        yield Problem(path, what, "Give 'max_num_messages' or 'max_num_characters'.")
+    elif characters is not None and messages not in (None, UNSAID):
+        what = f"{component.name!r} measures a conversation in messages and in characters"
+        yield Problem(f"{path}.max_num_characters", what, "Keep one of the two limits.")
+    elif (
+        characters is None
+        and messages is not None
+        and messages <= component.min_num_messages
+    ):
+        what = (
+            f"{component.name!r} keeps the last {component.min_num_messages} messages, and "
+            f"{messages} are to be too many"
+        )
+        fix = "Make 'max_num_messages' more than 'min_num_messages'."
+        yield Problem(f"{path}.max_num_messages", what, fix)
 
 
 def conversation_summarization(component: ConversationSummarizationTransform) -> Apply:

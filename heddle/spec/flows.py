@@ -172,15 +172,15 @@ class MessageSummarizationTransform(Component, frozen=True, kw_only=True):
 
     llm: AnyLlmConfig
     datastore: AnyDatastore | None = None
-    max_message_size: int = 20_000
+    max_message_size: Annotated[int, Meta(gt=0)] = 20_000
     summarization_instructions: str = (
         "Please make a summary of this message. Include relevant information and keep it "
         "short. Your response will replace the message, so just output the summary "
         "directly, no introduction needed."
     )
     summarized_message_template: str = "Summarized message: {{summary}}"
-    max_cache_size: int | None = 10_000
-    max_cache_lifetime: int | None = 14_400
+    max_cache_size: Annotated[int, Meta(gt=0)] | None = 10_000
+    max_cache_lifetime: Annotated[int, Meta(gt=0)] | None = 14_400
     cache_collection_name: str = "summarized_messages_cache"
 
 
@@ -200,8 +200,8 @@ class ConversationSummarizationTransform(Component, frozen=True, kw_only=True):
         "directly, no introduction needed."
     )
     summarized_conversation_template: str = "Summarized conversation: {{summary}}"
-    max_cache_size: int | None = 10_000
-    max_cache_lifetime: int | None = 14_400
+    max_cache_size: Annotated[int, Meta(gt=0)] | None = 10_000
+    max_cache_lifetime: Annotated[int, Meta(gt=0)] | None = 14_400
     cache_collection_name: str = "summarized_conversations_cache"
 
 

@@ -4,8 +4,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, get_args
 
-import pytest
-
 from heddle.cli.traced import Traced
 from heddle.events import Event, PluginEmitted
 
@@ -88,8 +86,6 @@ def test_the_page_says_which_events_only_traced_runs_have() -> None:
 
 
 def test_the_events_and_spans_are_those_of_the_official_package() -> None:
-    pytest.importorskip("pyagentspec.tracing", reason="it is a development dependency")
-
     def names(module: str) -> set[str]:
         found = vars(import_module(f"pyagentspec.tracing.{module}"))
         base = found["Event" if module == "events" else "Span"]
