@@ -215,7 +215,15 @@ class GeminiStream:
             UnreadableAnswer: An event is not of this protocol.
             ProviderComplaint: The provider reports an error in the middle.
         """
-        return [text for event in events if (text := self.take(event.data))]
+        pieces: list[str] = []
+        for event in events:
+            text = self.take(event.data)
+            if text:
+                pieces.append(text)
+            if self.done:
+                # What follows is not waited for, so it does not count when it is there.
+                break
+        return pieces
 
     def take(self, data: bytes) -> str:
         """Take one piece in; the text in it.

@@ -5,15 +5,26 @@ from typing import Final
 
 from tests.fuzz.event_streams import EVENT_STREAMS
 from tests.fuzz.frames import FRAMES
+from tests.fuzz.http_answers import HTTP_ANSWERS
+from tests.fuzz.http_requests import HTTP_REQUESTS
 from tests.fuzz.manifests import MANIFESTS
+from tests.fuzz.models import MODELS
+from tests.fuzz.refused_calls import REFUSED_CALLS
 from tests.fuzz.target import Target
+from tests.fuzz.templates import REQUESTS, TEMPLATES
 from tests.fuzz.tool_answers import TOOL_ANSWERS
 from tests.fuzz.verdicts import VERDICTS
 
 TARGETS: Final[Mapping[str, Target]] = {
+    "api-requests": REQUESTS,
     "event-streams": EVENT_STREAMS,
     "frames": FRAMES,
+    "http-answers": HTTP_ANSWERS,
+    "http-requests": HTTP_REQUESTS,
     "manifests": MANIFESTS,
+    **MODELS,
+    "refused-calls": REFUSED_CALLS,
+    "templates": TEMPLATES,
     "tool-answers": TOOL_ANSWERS,
     "verdicts": VERDICTS,
 }

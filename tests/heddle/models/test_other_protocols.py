@@ -290,6 +290,13 @@ def test_geminis_answer_is_the_same_whole_and_streamed() -> None:
     assert same_but_for_the_id(stream.response())
 
 
+def test_what_comes_behind_the_end_of_gemini_counts_as_little_in_one_piece() -> None:
+    events = [SseEvent(json.dumps(event).encode()) for event in GEMINI_EVENTS]
+    stream = gemini_api.GeminiStream()
+    assert stream.feed([*events, *events]) == ["Hel", "lo"]
+    assert same_but_for_the_id(stream.response())
+
+
 def test_calls_of_gemini_have_ids_of_their_own() -> None:
     answers = [gemini_api.decode(json.dumps(GEMINI).encode()) for _ in range(9)]
     assert len({answer.tool_calls[0].id for answer in answers}) == 9
