@@ -56,6 +56,10 @@ PURE_IN_A_ROW: Final = 8
 longer only where a single step is."""
 
 
+_STOPPED: Final = (trio.Cancelled, BaseExceptionGroup)
+"""What a cancelled node raises: where several tasks worked for it, a group of it."""
+
+
 class _Settled(NamedTuple):
     """What an execution came to. ``replaced_by`` is the policy that supplied it."""
 
@@ -231,6 +235,9 @@ class Walking:
                 fault = failed
             except Exception as bug:  # noqa: BLE001  told as one, and ends this run alone
                 fault = EngineFault.of(bug)
+            except _STOPPED:
+                _report_stop(context)
+                raise
             else:
                 report(
                     NodeCompleted(
@@ -267,10 +274,9 @@ class Walking:
             )
             try:
                 outcome = await self._execution(context, visit)
-            except trio.Cancelled:
-                if self._path is not None and context.is_open:
-                    # The run may go on without it: whoever saw it begin sees it end.
-                    _report_failure(context, NodeStopped("it was stopped while it worked"))
+            except _STOPPED:
+                if context.is_open:
+                    _report_stop(context)
                 raise
             if isinstance(outcome, Again):
                 visit = await self._next_visit(outcome, visit)
@@ -428,6 +434,11 @@ class Walking:
 def _branch_of(end: GraphNode) -> str | None:
     named: str = getattr(end.component, "branch_name", NEXT)
     return None if named == NEXT else named
+
+
+def _report_stop(context: NodeContext) -> None:
+    """Whoever saw the node begin sees it end, whether the run goes on without it or not."""
+    _report_failure(context, NodeStopped("it was stopped while it worked"))
 
 
 def _report_failure(context: NodeContext, fault: Fault) -> None:

@@ -179,8 +179,8 @@ class MessageSummarizationTransform(Component, frozen=True, kw_only=True):
         "directly, no introduction needed."
     )
     summarized_message_template: str = "Summarized message: {{summary}}"
-    max_cache_size: Annotated[int, Meta(gt=0)] | None = 10_000
-    max_cache_lifetime: Annotated[int, Meta(gt=0)] | None = 14_400
+    max_cache_size: int | None = 10_000
+    max_cache_lifetime: int | None = 14_400
     cache_collection_name: str = "summarized_messages_cache"
 
 
@@ -200,8 +200,8 @@ class ConversationSummarizationTransform(Component, frozen=True, kw_only=True):
         "directly, no introduction needed."
     )
     summarized_conversation_template: str = "Summarized conversation: {{summary}}"
-    max_cache_size: Annotated[int, Meta(gt=0)] | None = 10_000
-    max_cache_lifetime: Annotated[int, Meta(gt=0)] | None = 14_400
+    max_cache_size: int | None = 10_000
+    max_cache_lifetime: int | None = 14_400
     cache_collection_name: str = "summarized_conversations_cache"
 
 

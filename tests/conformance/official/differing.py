@@ -48,6 +48,7 @@ ONLY_OURS_READS: Final[Mapping[str, str]] = {
         "specification declare that version"
     ),
     "a tool with inputs that the node declares otherwise": "the node's own list counts",
+    "a cache for nothing": "no summary is kept",
     "a conversation that is measured in characters": (
         "whoever gives one limit means that one, and no usual one beside it"
     ),

@@ -6,7 +6,9 @@ python mcp_server.py 40123    http://127.0.0.1:40123/mcp
 
 import os
 import sys
+from pathlib import Path
 
+import anyio
 from mcp.server import MCPServer
 
 server = MCPServer("things")
@@ -40,6 +42,19 @@ def die() -> str:
 def whoami() -> str:
     """The number of this process."""
     return str(os.getpid())
+
+
+@server.tool()
+async def hang(note: str) -> str:
+    """Go on for ever, and write down how that went."""
+    with Path(note).open("a", encoding="utf-8") as file:
+        try:
+            print("began", file=file, flush=True)
+            await anyio.sleep_forever()
+        except anyio.get_cancelled_exc_class():
+            print("cancelled", file=file, flush=True)
+            raise
+    return ""
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
 """ApiNodes and RemoteTools in runs: outputs, errors, seams, agents."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+import trio
 
 from heddle.engine.faults import NodeFailed
 from heddle.engine.plan import make_plan
@@ -12,9 +14,11 @@ from heddle.engine.testing import FakeModels, FakeTools, policies
 from heddle.engine.walk import Limits
 from heddle.engine.work import Services
 from heddle.events import Event, ToolReturned, Warned
+from heddle.events import NodeFailed as NodeErrored
 from heddle.remote import RemoteService
 from heddle.spec import DocumentError, read_document
 from plugins_host import ModelResponse, ToolCall
+from tests.heddle.engine.test_cancelling import unpaired
 from tests.support.flows import (
     agent,
     component,
@@ -232,3 +236,50 @@ def test_a_host_that_anybody_may_choose_is_a_warning() -> None:
     assert any(
         "which host this request goes to" in each.what for each in plan.graph.warnings
     )
+
+
+# -- cancellation ----------------------------------------------------------------------
+
+
+def by_an_agent(url: str) -> tuple[Plain, FakeModels]:
+    asked = ModelResponse("", "tool_calls", (ToolCall("1", "look", "{}"),))
+    return agent("ask", tools=[remote_tool(url)]), FakeModels([asked])
+
+
+BUSY = {"initial_retry_delay": 1000, "max_retry_delay": 1000}
+WAITING: dict[str, tuple[Callable[[str], tuple[Plain, FakeModels | None]], Answer]] = {
+    "an ApiNode": (lambda url: (api(url), None), Answer(hang=True)),
+    "a RemoteTool": (
+        lambda url: (tool("ask", uses=remote_tool(url)), None),
+        Answer(hang=True),
+    ),
+    "a RemoteTool of an agent": (by_an_agent, Answer(hang=True)),
+    "an ApiNode between two attempts": (
+        lambda url: (api(url, retry_policy=BUSY), None),
+        Answer(b"busy", 503),
+    ),
+}
+
+
+@pytest.mark.parametrize("where", WAITING)
+async def test_a_cancelled_run_ends_once_and_leaves_no_connection(where: str) -> None:
+    place, answer = WAITING[where]
+    events: list[Event] = []
+    async with http_stub(lambda asked: answer) as stub:
+        node, models = place(f"{stub.url}/x")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(lambda: ran(node, models=models, events=events))
+            await stub.arrived.wait()
+            with trio.fail_after(30):
+                # What comes over the wire comes when it does.
+                while not answer.hang and not isinstance(events[-1], Warned):  # noqa: ASYNC110
+                    await trio.sleep(0.001)
+            nursery.cancel_scope.cancel()
+        with trio.fail_after(30):
+            while stub.open:  # noqa: ASYNC110
+                await trio.sleep(0.001)
+        assert len(stub.asked) == 1
+    assert list(unpaired(events)) == []
+    stopped = events[-1]
+    assert isinstance(stopped, NodeErrored)
+    assert stopped.error.name == "NodeStopped"

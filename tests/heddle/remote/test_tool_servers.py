@@ -160,7 +160,7 @@ async def test_a_toolbox_gives_an_agent_what_its_server_offers(port: int) -> Non
     found = await ran(boxed, models=models, remote=remote)
     assert found["result"] == "five"
     offered = {each.name: each for each in models.requests[0].tools}
-    assert set(offered) == {"add", "shout", "boom", "die", "whoami"}
+    assert set(offered) == {"add", "shout", "boom", "die", "whoami", "hang"}
     assert offered["add"].description == "Add two numbers."
     assert offered["add"].parameters["required"] == ["a"]
     assert json.loads(models.requests[1].messages[-1].content) == {"result": 5}
