@@ -4,6 +4,7 @@ modelCall.before once ──▶ attempt 1 ──▶ modelCall.after ──retry�
                   └──replace──▶ the answer; nothing is sent, nothing comes after
 
 What policies let stand, the `retry_policy` of the LLM configuration may have sent again.
+All attempts count against one ceiling, whoever wanted them.
 """
 
 from collections.abc import Mapping
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from heddle.engine.gate import Gate
 
 MAX_ATTEMPTS: Final = 3
-"""Requests for one model call. A ceiling that a policy could raise would be none."""
+"""Requests for one model call. A ceiling that a policy or a document could raise would be
+none: it is the operator who pays for the requests."""
 
 
 CUT_SHORT: Final[Mapping[str, str]] = {
@@ -112,8 +114,7 @@ async def _attempts(
     """Send the request until an outcome stands.
 
     Policies are asked about each attempt, and decide first; what they let stand may be
-    tried again by the document. The chain grants no retry beyond `MAX_ATTEMPTS`, the
-    document's own count is none of it.
+    tried again by the document. Neither is granted an attempt beyond `MAX_ATTEMPTS`.
     """
     before = context.shown_text
     attempt = 0
@@ -126,7 +127,7 @@ async def _attempts(
         if decided is None:
             if not isinstance(outcome, Fault):
                 return outcome
-            decided = _by_document(context, retries, outcome)
+            decided = _by_document(context, retries, outcome, attempt)
         if shown:
             context.discard_text(before)
         if isinstance(decided, Substitute):
@@ -134,7 +135,9 @@ async def _attempts(
         await _wait(decided.delay)
 
 
-def _by_document(context: NodeContext, retries: Retries, failed: Fault) -> Again:
+def _by_document(
+    context: NodeContext, retries: Retries, failed: Fault, attempt: int
+) -> Again:
     """What the ``retry_policy`` of the configuration makes of a failure that stands.
 
     Raises:
@@ -143,7 +146,14 @@ def _by_document(context: NodeContext, retries: Retries, failed: Fault) -> Again
     delay = retries.after(failure_of(failed))
     if delay is None:
         raise failed
-    context.warn(retries.announced(f"node {context.name!r}: {failed}", delay))
+    what = f"node {context.name!r}: {failed}"
+    if attempt >= MAX_ATTEMPTS:
+        context.warn(
+            f"{what}; not trying again, as its retry_policy would: there are at most "
+            f"{MAX_ATTEMPTS} attempts at a model call"
+        )
+        raise failed
+    context.warn(retries.announced(what, delay, attempt=attempt, most=MAX_ATTEMPTS))
     return Again(delay)
 
 

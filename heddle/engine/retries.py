@@ -78,13 +78,26 @@ class Retries:
         self._again += 1
         return retry_delay(self._again, failure, policy, rng=self._rng)
 
-    def announced(self, what: object, delay: float) -> str:
-        """The warning for it: what failed, and when it is tried again."""
+    def announced(
+        self,
+        what: object,
+        delay: float,
+        *,
+        attempt: int | None = None,
+        most: int | None = None,
+    ) -> str:
+        """The warning for it: what failed, and when it is tried again.
+
+        Where others may have it tried again too, ``attempt`` is how often it was tried by
+        now, and ``most`` how often it may be.
+        """
         assert self._policy is not None, "it is tried again"
-        of = self._policy.max_attempts + 1
+        now = self._again if attempt is None else attempt
+        last = now + 1 + self._policy.max_attempts - self._again
+        of = last if most is None else min(last, most)
         return (
-            f"{what}; trying again in {delay:.1f} s (attempt {self._again + 1} of {of}, by "
-            "the retry_policy)"
+            f"{what}; trying again in {delay:.1f} s (attempt {now + 1} of {of}, by the "
+            "retry_policy)"
         )
 
 

@@ -52,7 +52,7 @@ class Ran:
 
 _EMPTY: Mapping[str, Any] = {}
 _REJECTED_FIX: Final = (
-    "Have the flow go another way by 'transform_status', or give the output a default."
+    "Give the output a default, or have the flow go another way by 'transform_status'."
 )
 
 

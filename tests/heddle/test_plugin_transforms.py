@@ -145,7 +145,7 @@ async def test_what_is_missing_because_a_transform_rejected_is_said_with_its_rea
         with pytest.raises(NodeFailed) as caught:
             await bench.run(UNMADE[name], models=models)
     assert "transform 't' rejected (pre) and ended its agent: rude" in str(caught.value)
-    assert "by 'transform_status', or give the output a default" in str(caught.value)
+    assert "Give the output a default, or have the flow go another way" in str(caught.value)
     assert models.requests == []
 
 

@@ -146,16 +146,16 @@ def models(answers: Iterable[str | Exception]) -> tuple[FakeModels, list[float]]
 async def test_a_model_call_is_made_again_after_the_waits_of_its_policy(
     autojump_clock: MockClock,
 ) -> None:
-    fake, times = models([BUSY, BUSY, BUSY, "because"])
-    data = asking(max_attempts=3, jitter=None, max_retry_delay=3)
+    fake, times = models([BUSY, BUSY, "because"])
+    data = asking(max_attempts=2, jitter=None, max_retry_delay=3)
     result, events = await run_document(data, models=fake)
     assert result["generated_text"] == "because"
-    assert times == [0, 1, 3, 6]
+    assert times == [0, 1, 3]
     warned = [each.message for each in events if isinstance(each, Warned)]
     assert warned == [
         f"node 'ask': answered 503; trying again in {wait} s "
-        f"(attempt {attempt} of 4, by the retry_policy)"
-        for wait, attempt in (("1.0", 2), ("2.0", 3), ("3.0", 4))
+        f"(attempt {attempt} of 3, by the retry_policy)"
+        for wait, attempt in (("1.0", 2), ("2.0", 3))
     ]
 
 
@@ -170,6 +170,29 @@ async def test_a_model_call_is_made_no_more_often_than_its_policy_says(
     with pytest.raises(NodeFailed, match="answered 503"):
         await run_document(asking(max_attempts=0), models=fake)
     assert len(times) == 1
+
+
+async def test_no_policy_of_a_document_raises_the_ceiling_of_model_calls(
+    autojump_clock: MockClock,
+) -> None:
+    fake, times = models([BUSY] * 9)
+    events: list[Event] = []
+    with pytest.raises(NodeFailed, match="answered 503"):
+        await run_document(
+            asking(max_attempts=8, jitter=None, backoff_factor=1),
+            models=fake,
+            events=events,
+        )
+    assert times == [0, 1, 2]
+    warned = [each.message for each in events if isinstance(each, Warned)]
+    assert [each.rpartition("(")[2][:14] for each in warned[:2]] == [
+        "attempt 2 of 3",
+        "attempt 3 of 3",
+    ]
+    assert warned[2:] == [
+        "node 'ask': answered 503; not trying again, as its retry_policy would: there are "
+        "at most 3 attempts at a model call"
+    ]
 
 
 async def test_a_failure_that_the_policy_does_not_name_stands() -> None:
@@ -201,7 +224,7 @@ async def test_policies_are_asked_about_each_attempt_and_decide_first(
 
     def after(event: Any, ctx: Any) -> Plain:
         asked.append((ctx.attempt, ctx.max_attempts))
-        if not event.outcome.ok and ctx.attempt == 4:
+        if not event.outcome.ok and ctx.attempt == 3:
             return {"action": "fail", "reason": "enough"}
         return {"action": "pass"}
 
@@ -215,23 +238,29 @@ async def test_policies_are_asked_about_each_attempt_and_decide_first(
             installed=policies(("Enough", {"modelCall": {"after": after}})),
             events=events,
         )
-    assert asked == [(1, 3), (2, 3), (3, 3), (4, 3)]
-    assert times == [0, 1, 2, 3]
+    assert asked == [(1, 3), (2, 3), (3, 3)]
+    assert times == [0, 1, 2]
 
 
-async def test_a_retry_of_a_policy_is_none_of_the_document_s(
+async def test_retries_of_a_policy_and_of_the_document_count_together(
     autojump_clock: MockClock,
 ) -> None:
     def after(event: Any, ctx: Any) -> Plain:
         return {"action": "retry"} if ctx.attempt == 1 else {"action": "pass"}
 
-    fake, times = models([BUSY, BUSY, BUSY, "because"])
-    await run_document(
-        asking(max_attempts=2, jitter=None),
-        models=fake,
-        installed=policies(("Again", {"modelCall": {"after": after}})),
-    )
-    assert times == [0, 0, 1, 3]
+    fake, times = models([BUSY] * 9)
+    events: list[Event] = []
+    with pytest.raises(NodeFailed, match="answered 503"):
+        await run_document(
+            asking(max_attempts=2, jitter=None),
+            models=fake,
+            installed=policies(("Again", {"modelCall": {"after": after}})),
+            events=events,
+        )
+    assert times == [0, 0, 1]
+    warned = [each.message for each in events if isinstance(each, Warned)]
+    assert "attempt 3 of 3, by the retry_policy" in warned[1]
+    assert "not trying again, as its retry_policy would" in warned[2]
 
 
 # --- tools of servers -------------------------------------------------------------------
