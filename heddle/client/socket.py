@@ -350,6 +350,18 @@ class RunSocket:
 
     def _accepted(self, ref: str, run: str) -> None:
         asked = self._asked.pop(ref, None)
+        old = self._runs.get(run)
+        if old is not None:
+            if asked is None:
+                # Said twice: it is had already.
+                return
+            old.fail(
+                ProtocolBroken(
+                    "the server began another run under this id",
+                    where=old.where,
+                    fix="This is a bug in the server.",
+                )
+            )
         followed = SocketRun(self, run, 0)
         if asked is None or asked.run == "abandoned":
             self._unwanted(followed, ends=asked is None or bool(asked.about))

@@ -13,7 +13,7 @@ import msgspec
 import trio
 
 from heddle.client.entries import Entry, Missed, RunResult, hole, read_event
-from heddle.client.faults import ClientFault, Unreachable, ended_badly
+from heddle.client.faults import ClientFault, ProtocolBroken, Unreachable, ended_badly
 from heddle.client.socket_messages import Ended, Happened, Lagged
 
 MAX_WAITING: Final = 1024
@@ -91,12 +91,19 @@ class SocketRun:
 
         Raises:
             RunFailed: It did not complete.
+            ProtocolBroken: What it came to is no state.
         """
         async for _ in self:
             pass
         if self._end is None or not bytes(self._end.state):
             raise Unreachable("the run is not followed any more", where=self.where)
-        return RunResult(self.run, "", _state(self._end.state))
+        try:
+            return RunResult(self.run, "", _state(self._end.state))
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise ProtocolBroken(
+                f"the state that the run ended with can't be read: {error}",
+                where=self.where,
+            ) from error
 
     def __aiter__(self) -> Self:
         return self

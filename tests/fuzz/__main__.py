@@ -16,6 +16,7 @@ from typing import Final
 
 from tests.fuzz.target import Target
 from tests.fuzz.targets import ALL, TARGETS
+from tests.fuzz.variants import variants
 
 SECONDS: Final = 10
 ROOT: Final = Path(__file__).parents[2]
@@ -109,8 +110,9 @@ def hunt(name: str, seconds: int, seed: int, found: Path, corpus: Path | None) -
 
 def write(target: Target, folder: Path) -> Path | None:
     """Write what a target begins with into a folder; where its words are, if it has any."""
-    for number, seed in enumerate(target.seeds):
-        (folder / f"{number:03}").write_bytes(seed)
+    begun = (data for seed in target.seeds for data in (seed, *variants(seed)))
+    for number, data in enumerate(begun):
+        (folder / f"{number:05}").write_bytes(data)
     if not target.words:
         return None
     words = folder.parent / "words"

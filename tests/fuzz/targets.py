@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Final
 
+from tests.fuzz.client_library import CLIENT_SOCKETS, CLIENT_STREAMS
+from tests.fuzz.documents import DOCUMENT_EDITS, DOCUMENT_FORMATS, DOCUMENTS
 from tests.fuzz.event_streams import EVENT_STREAMS
 from tests.fuzz.frames import FRAMES
 from tests.fuzz.http_answers import HTTP_ANSWERS
@@ -10,6 +12,7 @@ from tests.fuzz.http_requests import HTTP_REQUESTS
 from tests.fuzz.manifests import MANIFESTS
 from tests.fuzz.models import MODELS
 from tests.fuzz.refused_calls import REFUSED_CALLS
+from tests.fuzz.sockets import SOCKET_FRAMES, SOCKET_MESSAGES
 from tests.fuzz.target import Target
 from tests.fuzz.templates import REQUESTS, TEMPLATES
 from tests.fuzz.tool_answers import TOOL_ANSWERS
@@ -17,6 +20,11 @@ from tests.fuzz.verdicts import VERDICTS
 
 TARGETS: Final[Mapping[str, Target]] = {
     "api-requests": REQUESTS,
+    "client-sockets": CLIENT_SOCKETS,
+    "client-streams": CLIENT_STREAMS,
+    "document-edits": DOCUMENT_EDITS,
+    "document-formats": DOCUMENT_FORMATS,
+    "documents": DOCUMENTS,
     "event-streams": EVENT_STREAMS,
     "frames": FRAMES,
     "http-answers": HTTP_ANSWERS,
@@ -24,6 +32,8 @@ TARGETS: Final[Mapping[str, Target]] = {
     "manifests": MANIFESTS,
     **MODELS,
     "refused-calls": REFUSED_CALLS,
+    "socket-frames": SOCKET_FRAMES,
+    "socket-messages": SOCKET_MESSAGES,
     "templates": TEMPLATES,
     "tool-answers": TOOL_ANSWERS,
     "verdicts": VERDICTS,

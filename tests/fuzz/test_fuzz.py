@@ -1,6 +1,7 @@
 """Every target takes its seeds, and what resembles them; what breaks one is kept."""
 
 import re
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,17 @@ from tests.fuzz.__main__ import ROOT, main
 from tests.fuzz.hunt import keeping
 from tests.fuzz.target import Target, cut
 from tests.fuzz.targets import ALL, CANARY, TARGETS
+from tests.fuzz.variants import variants
+
+MOST = 1000
+"""Variants of one seed that are drawn from."""
 
 # Stands in for atheris where there is none: the seeds, and each with a word before it.
 FAKE = """
 import sys, types
 from contextlib import nullcontext
 import re
+from itertools import islice
 from pathlib import Path
 
 
@@ -48,8 +54,9 @@ def Fuzz():
 
 @st.composite
 def inputs(draw: st.DrawFn, target: Target) -> bytes:
-    """A seed with pieces of it replaced by words, by nonsense, or by pieces of another."""
+    """A seed, or a variant of one, with pieces replaced by words, nonsense or seeds."""
     data = draw(st.sampled_from(target.seeds))
+    data = draw(st.sampled_from([data, *islice(variants(data), MOST)]))
     pieces = st.binary(max_size=4) | st.sampled_from([*target.words, *target.seeds])
     for _ in range(draw(st.integers(0, 3))):
         at = draw(st.integers(0, len(data)))
@@ -72,6 +79,15 @@ def test_what_a_target_begins_with_breaks_nothing(name: str) -> None:
 @given(data=st.data())
 def test_what_resembles_it_breaks_nothing(name: str, data: st.DataObject) -> None:
     TARGETS[name].run(data.draw(inputs(TARGETS[name])))
+
+
+def test_a_variant_has_one_value_changed_or_gone() -> None:
+    made = list(variants(b'\xff{"a":[1],"b":"\xff"}!'))
+    assert b'\xff{"a":[1]}!' in made
+    assert b'\xff{"a":[],"b":"\\u00ff"}!' in made
+    assert b'\xff{"a":[{}],"b":"\\u00ff"}!' in made
+    assert b"\xffnull!" in made
+    assert list(variants(b'{"a')) == []
 
 
 def test_bytes_are_cut_as_the_first_of_them_says() -> None:
@@ -113,7 +129,7 @@ def test_a_target_that_holds_says_how_much_was_tried(
     (tmp_path / "atheris.py").write_text(FAKE)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     assert main(["--target", "event-streams", "--found", str(tmp_path / "found")]) == 0
-    assert "event-streams: 3 runs" in capsys.readouterr().out
+    assert "event-streams: 15 runs" in capsys.readouterr().out
     assert list((tmp_path / "found" / "event-streams").iterdir()) == []
 
 

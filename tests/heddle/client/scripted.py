@@ -5,6 +5,8 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 import trio
+from trio.testing import wait_all_tasks_blocked
+from trio_websocket import ConnectionClosed
 
 HEAD = (
     b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nHeddle-Run: r1\r\n"
@@ -96,3 +98,27 @@ async def scripted(*scripts: bytes) -> AsyncIterator[ByteServer]:
         server.url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}"
         yield server
         nursery.cancel_scope.cancel()
+
+
+class FakeSocket:
+    """A WebSocket that says these, and is closed then."""
+
+    def __init__(self, said: list[bytes]) -> None:
+        self._said = said
+        self.sent: list[str] = []
+
+    async def send_message(self, message: str) -> None:
+        """Goes nowhere."""
+        await trio.lowlevel.checkpoint()
+        self.sent.append(message)
+
+    async def get_message(self) -> str | bytes:
+        """The next one, once everybody waits."""
+        await wait_all_tasks_blocked()
+        if not self._said:
+            raise ConnectionClosed(None)
+        said = self._said.pop(0)
+        try:
+            return said.decode()
+        except UnicodeDecodeError:
+            return said
