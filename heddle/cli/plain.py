@@ -104,8 +104,7 @@ class PlainLines:
                 node = place(event.node_name, event.node_path)
                 yield f"x {node}: {indented(error.message)}"
             case ToolCalled(tool_name=tool):
-                node = place(event.node_name, event.node_path)
-                yield f"  {node}: {line(tool)}{self._value(event.tool_args)}"
+                yield f"  {caller(event)}: {line(tool)}{self._value(event.tool_args)}"
             case ToolReturned():
                 yield from self._returned(event)
             case Warned(message=message):
@@ -142,8 +141,7 @@ class PlainLines:
 
     def _returned(self, event: ToolReturned) -> Iterator[str]:
         took = seconds(event.duration / 1000)
-        node = place(event.node_name, event.node_path)
-        head = f"  {node}: {line(event.tool_name)}"
+        head = f"  {caller(event)}: {line(event.tool_name)}"
         if event.error is not None:
             yield f"{head} failed: {indented(event.error.message)} ({took})"
         elif self._verbose:
@@ -155,6 +153,12 @@ class PlainLines:
     def _took(self, node: str) -> float:
         now = self._clock()
         return now - self._began.pop(node, now)
+
+
+def caller(event: ToolCalled | ToolReturned) -> str:
+    """Who uses a tool: the node, and which of its agents where it has several."""
+    node = place(event.node_name, event.node_path)
+    return node if event.agent is None else f"{node} ({line(event.agent)})"
 
 
 def overheard(said: "PluginLine") -> str:

@@ -119,12 +119,13 @@ class OutputMismatch(NodeFault):
 class SubflowFailed(NodeFault):
     """A flow inside the node failed; the failure of its own is chained.
 
-    What a provider said about trying again stands here as well, so that policies find it
-    wherever they are asked.
+    ``of`` says which of several walks it was, as people call it. What a provider said
+    about trying again stands here as well, so that policies find it wherever they are
+    asked.
     """
 
-    def __init__(self, inside: "NodeFailed | NoWayOn") -> None:
-        super().__init__(str(inside))
+    def __init__(self, inside: "NodeFailed | NoWayOn", of: str = "") -> None:
+        super().__init__(f"{of}: {inside}" if of else str(inside))
         self.inside = inside
         cause = inside.cause if isinstance(inside, NodeFailed) else None
         for field in ("status", "retry_after_ms", "retryable"):

@@ -81,7 +81,8 @@ def _transport_problems(transport: Component, document: Document) -> Iterator[Pr
         if transport.auth is not None:
             yield Problem(
                 f"{place}.auth",
-                "heddle does not log in to tool servers by OAuth yet",
+                f"{transport.auth.name!r} is of type {transport.auth.component_type}, and "
+                "heddle does not log in to tool servers by OAuth",
                 "Put a token into 'sensitive_headers'.",
             )
         seen: set[str] = set()

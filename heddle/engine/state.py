@@ -171,11 +171,16 @@ def check_inputs(declared: Properties, given: State) -> State:
     if missing:
         listed = ", ".join(repr(name) for name in missing)
         also = f"; and {'; '.join(wrong)}" if wrong else ""
+        if len(missing) > 1:
+            raise InputMissing(
+                f"the flow needs inputs {listed}, which were not given{also}",
+                fix="Pass them as inputs (--input on the command line), or give them "
+                "defaults in the flow.",
+            )
         raise InputMissing(
-            f"the flow needs {'inputs' if len(missing) > 1 else 'input'} {listed}, which "
-            f"{'were' if len(missing) > 1 else 'was'} not given{also}",
-            fix="Pass them as inputs (--input on the command line), or give them a "
-            "default in the flow.",
+            f"the flow needs input {listed}, which was not given{also}",
+            fix="Pass it as an input (--input on the command line), or give it a default "
+            "in the flow.",
         )
     if wrong:
         raise InputMismatch(

@@ -84,7 +84,8 @@ def answer(script: tuple[Step, ...], request: ModelRequest, *, where: str) -> Mo
         position += message.role == "assistant"
     if position >= len(script):
         raise ScriptFault(
-            f"the script has {len(script)} steps and was asked for one more",
+            f"the script has {len(script)} step{'s' if len(script) > 1 else ''} and was "
+            "asked for one more",
             where=where,
             fix="Add a step to metadata.script.",
         )

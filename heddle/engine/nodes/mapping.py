@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from heddle.engine.earlier import handed_in
-from heddle.engine.faults import OutputMismatch
+from heddle.engine.faults import OutputMismatch, SubflowFailed
 from heddle.engine.graph import RESERVED, Graph, GraphNode
 from heddle.engine.iteration import Items, hand_out, handed_out
 from heddle.engine.nodes.flow import checkpoint
@@ -57,11 +57,17 @@ def _map(node: GraphNode, graph: Graph, plan: "Plan", run_all: Runner) -> Waitin
         from heddle.long_work import bounded
 
         items: Items = await bounded(lambda: hand_out(handed, given, carried))
+        await checkpoint()
 
         async def one(index: int) -> State:
-            if index % ITEMS_IN_A_ROW == 0:
+            try:
+                ended = await context.enter(plan, items.item(index), index)
+            except SubflowFailed as failed:
+                raise SubflowFailed(failed.inside, f"item {index}") from failed.inside
+            # After it, for items begin in their order.
+            if index % ITEMS_IN_A_ROW == ITEMS_IN_A_ROW - 1:
                 await checkpoint()
-            return (await context.enter(plan, items.item(index), index)).output
+            return ended.output
 
         results = await run_all(items.length, one)
         return Result(await bounded(lambda: collect(results)))

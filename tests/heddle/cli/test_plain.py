@@ -115,3 +115,19 @@ def test_a_large_value_is_cut() -> None:
 
 def test_a_warning_is_one_mark_however_many_lines_it_has() -> None:
     assert warning("a\nb") == "! a\n    b"
+
+
+def test_of_several_agents_of_a_node_the_one_who_uses_a_tool_is_named() -> None:
+    used: tuple[tuple[float, Event], ...] = (
+        (0, ToolCalled("team", "look", {}, "1", 0, ("outer", "team"), "expert")),
+        (
+            1,
+            ToolReturned(
+                "team", "look", "1", 9, {"x": 1}, None, ("outer", "team"), "expert"
+            ),
+        ),
+    )
+    assert lines_of(used, verbose=True) == [
+        "  outer / team (expert): look {}",
+        '  outer / team (expert): look answered (0.0 s) {"x":1}',
+    ]

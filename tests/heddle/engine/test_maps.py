@@ -430,3 +430,27 @@ async def test_flows_without_declared_outputs_add_what_they_changed() -> None:
     clash = {"a": lambda **_: {"r": 1}, "b": lambda **_: {"r": 2}}
     with pytest.raises(RunFailed, match="flow 'b' gave 'r', and so did flow 'a'"):
         await run_document(beside(*plain), {"v": 0}, tools=clash)
+
+
+@pytest.mark.parametrize("kind", MAPS)
+async def test_items_begin_in_their_order(kind: str) -> None:
+    events: list[Event] = []
+    many = {"iterated_x": list(range(3 * MOST))}
+    await run(mapped(kind), many, events=events)
+    begun = [
+        each.node_path[1]
+        for each in events
+        if isinstance(each, NodeStarted) and each.node_path and each.node_name == "start"
+    ]
+    assert begun == many["iterated_x"]
+
+
+@pytest.mark.parametrize("kind", MAPS)
+async def test_a_failure_says_of_which_item_it_is(kind: str) -> None:
+    def fails_at_two(x: int, k: int) -> Mapping[str, Any]:
+        if x == 2:
+            raise NodeFault("two is too much")
+        return {"y": x}
+
+    said = await failure(mapped(kind), {"iterated_x": [1, 2, 3]}, fails_at_two)
+    assert said == (f"node 'each' ({kind}): item 1: node 'f' (ToolNode): two is too much")

@@ -349,7 +349,7 @@ async def test_without_the_sdk_it_is_said_how_to_install_it(
                     client=component("OAuthClientConfig", "c", type="dynamic_registration"),
                 ),
             ),
-            "does not log in to tool servers by OAuth yet",
+            "is of type OAuthConfig, and heddle does not log in to tool servers",
         ),
     ],
 )
