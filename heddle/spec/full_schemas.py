@@ -31,6 +31,11 @@ READ_IN_A_STEP: Final = 512
 
 UNEVALUATED: Final = frozenset(("unevaluatedItems", "unevaluatedProperties"))
 
+REFERENCES: Final = frozenset(("$ref", "$dynamicRef", "$recursiveRef"))
+
+ROOM: Final = 64
+"""Calls that following a reference may nest: it takes some twenty, whatever is checked."""
+
 Keyword = Callable[[Any, Any, Any, Any], Iterator[ValidationError] | None]
 
 
@@ -71,6 +76,8 @@ def _bounded(kind: Any) -> Any:
     own = {name: OWN.get(name, word) for name, word in kind.VALIDATORS.items()}
     for name in UNEVALUATED.intersection(own):
         own[name] = _unevaluated(own[name])
+    for name in (REFERENCES | UNEVALUATED).intersection(own):
+        own[name] = _with_room(own[name])
     words = {name: _spending(word) for name, word in own.items()}
     return extend(kind, words)  # type: ignore[no-untyped-call]
 
@@ -91,6 +98,28 @@ def _spending(keyword: Keyword) -> Keyword:
             yield error
 
     return spend_and_check
+
+
+def _with_room(keyword: Keyword) -> Keyword:
+    """The keyword, begun only where the stack has room for all that it calls.
+
+    What looks references up is written in Rust, and a comparison that fails there for want
+    of room is a panic and no error.
+    """
+
+    def check(
+        validator: Any, wanted: Any, instance: Any, schema: Any
+    ) -> Iterator[ValidationError]:
+        _nest(ROOM)
+        yield from keyword(validator, wanted, instance, schema) or ()
+
+    return check
+
+
+def _nest(calls: int) -> None:
+    """Raises `RecursionError` where so many more calls do not fit."""
+    if calls:
+        _nest(calls - 1)
 
 
 def _weight(value: Any, most: int) -> int:

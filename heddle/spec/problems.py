@@ -35,6 +35,15 @@ class InFile(str):
     __slots__ = ()
 
 
+def is_supplied(path: Path) -> bool:
+    """Whether this is where a file of components defines one of them."""
+    match path:
+        case (((None, InFile()), _), _):
+            return True
+        case _:
+            return False
+
+
 class Problem(Struct, frozen=True):
     """One thing that is wrong: where in the document, what, and what to do about it.
 

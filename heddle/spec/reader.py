@@ -33,6 +33,7 @@ from heddle.spec.problems import (
     Problem,
     Problems,
     TooManyProblems,
+    is_supplied,
     shown,
     write_path,
 )
@@ -430,7 +431,8 @@ class _Reader:
             return None
 
     def _unknown_keys(self, raw: dict[str, Any], plan: Plan, path: Path) -> None:
-        if VERSION in raw:
+        # In a file of components each is the outermost object: pyagentspec writes it there.
+        if VERSION in raw and not is_supplied(path):
             self.problems.warn(
                 (path, VERSION),
                 "a document declares its version on its outermost object, and this one is "

@@ -25,6 +25,8 @@ _COMPARED_DEFINITIONS: Final = 2000
 
 _CIRCLE_SHOWN: Final = 8
 
+_SUPPLY: Final = "supply it with --components."
+
 
 class Definition:
     """An entry of ``$referenced_components``: read when first referred to."""
@@ -142,11 +144,11 @@ class References:
                 fix = f"Move it to '{DEFINITIONS}' and refer to it in both places."
             elif owner in self.ids or owner in self.definitions:
                 what = f"{shown(identity)} is to be supplied from outside, and isn't"
-                fix = f"Write the value of '{field}' in its place."
+                fix = f"Write the value of '{field}' in its place, or {_SUPPLY}"
             elif self.definitions:
                 fix = self._guess(identity)
             else:
-                fix = f"Define it in '{DEFINITIONS}'."
+                fix = f"Define it in '{DEFINITIONS}', or {_SUPPLY}"
             self._problems.add(path, what, fix)
 
     def _find_nested_definitions(self) -> None:

@@ -164,6 +164,7 @@ def test_components_kept_apart_are_put_back_alike(written: str) -> None:
     known = load(definitions, import_only_referenced_components=True)
     supplied = read_supplied([(f"kept.{written}", definitions.encode())])
     document = read_document(main.encode(), supplied=supplied)
+    assert document.warnings == ()
     assert unlike(document.root, load(main, components_registry=known)) == []
 
 

@@ -160,7 +160,8 @@ def test_a_value_that_nobody_supplies_is_told_so() -> None:
     assert sentences_of(agent(llm_config=config)) == [
         "$.llm_config.api_key.$component_ref: 'model.api_key' is to be supplied from "
         "outside, "
-        "and isn't. Write the value of 'api_key' in its place."
+        "and isn't. Write the value of 'api_key' in its place, or supply it with "
+        "--components."
     ]
 
 
@@ -179,8 +180,7 @@ def test_a_value_that_nobody_supplies_is_told_so() -> None:
             agent(tools=[ref("echo")]),
             [
                 "$.tools[0].$component_ref: 'echo' is not defined in this document. Define "
-                "it in "
-                "'$referenced_components'."
+                "it in '$referenced_components', or supply it with --components."
             ],
         ),
         (

@@ -106,11 +106,19 @@ def test_a_schema_that_is_none_is_a_mistake_and_no_crash() -> None:
     assert message.startswith("the schema itself is not valid: ")
 
 
+def deeper(calls: int, value: Any) -> Any:
+    """`check`, with so much less room on the stack."""
+    return deeper(calls - 1, value) if calls else check(value, TREE)
+
+
 def test_a_value_nested_without_end_is_a_mistake_and_no_crash() -> None:
     value: Any = {}
     for _ in range(2000):
         value = {"value": 1, "children": [value]}
-    assert check(value, TREE) == [("$", "the value is nested too deeply to be checked")]
+    # Wherever on its way it meets the end of the stack.
+    for calls in range(30):
+        wanted = [("$", "the value is nested too deeply to be checked")]
+        assert deeper(calls, value) == wanted
 
 
 def test_a_message_does_not_repeat_a_book() -> None:
