@@ -3,14 +3,15 @@
 #   make test    linters and the whole test suite
 #   make chaos   a server under load, disturbed in every way: SEED=7 SECONDS=120
 #   make fuzz    odd bytes for all that reads what strangers send: TARGET=frames SECONDS=60
-# More: make check (types and coverage too), make bench, make docs (the pages as a site),
-# make lock, make clean.
+# More: make check (types, coverage and secrets too), make bench, make docs (the pages as a
+# site), make audit (what is known of the dependencies; needs the index), make lock, make clean.
 
 PYTHON ?= python3
 JOBS ?= 4
 PIP := -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test check lint types coverage chaos fuzz fuzz-replay bench docs lock clean help
+.PHONY: demo test check lint types coverage secrets audit chaos fuzz fuzz-replay bench docs \
+	lock clean help
 
 help:
 	@sed -n 's/^#   *//p' Makefile
@@ -52,7 +53,18 @@ coverage: .venv/ready
 	.venv/bin/coverage combine --quiet
 	.venv/bin/coverage report
 
-check: lint types coverage
+.venv-audit/ready: requirements-audit.lock
+	$(PYTHON) -m venv .venv-audit
+	.venv-audit/bin/python $(PIP) install --require-hashes -r requirements-audit.lock
+	@touch $@
+
+secrets: .venv-audit/ready
+	.venv-audit/bin/python -m tests.supply.secrets
+
+audit: .venv-audit/ready
+	.venv-audit/bin/python -m tests.supply.audit
+
+check: lint types secrets coverage
 
 chaos: .venv/ready
 	.venv/bin/python -m tests.pressure $(if $(SEED),--seed $(SEED)) \
@@ -101,6 +113,9 @@ lock: .venv/ready
 	.venv/bin/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url \
 		--no-annotate --no-header --python-version 3.11 --group fuzz pyproject.toml \
 		-o requirements-fuzz.lock
+	.venv/bin/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url \
+		--no-annotate --no-header --python-version 3.11 --group audit \
+		-o requirements-audit.lock
 
 clean:
-	rm -rf .venv .venv-demo .venv-docs .venv-fuzz build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*
+	rm -rf .venv .venv-demo .venv-audit .venv-docs .venv-fuzz build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*

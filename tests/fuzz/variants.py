@@ -27,9 +27,12 @@ def variants(data: bytes) -> Iterator[bytes]:
         if text[at] in "{[":
             try:
                 value, end = _DECODER.raw_decode(text, at)
-            except (ValueError, RecursionError):
+            except ValueError:
                 at += 1
                 continue
+            except RecursionError:
+                # Nor would the next one be read, and the one behind it.
+                return
             before, after = text[:at], text[end:]
             for other in _changed(value):
                 written = json.dumps(other, separators=(",", ":"))
