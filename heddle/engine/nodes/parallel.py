@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any, cast
 
-from heddle.engine.faults import OutputMismatch
+from heddle.engine.faults import OutputMismatch, SubflowFailed
 from heddle.engine.graph import Graph, GraphNode
 from heddle.engine.nodes.flow import checkpoint, entering
 from heddle.engine.shapes import flow_outputs, typed
@@ -27,11 +27,16 @@ def parallel(node: GraphNode, graph: Graph, plans: "tuple[Plan, ...]") -> Waitin
     narrowed = declared if typed(declared) != typed(every) else ()
 
     async def execute(given: State, context: NodeContext) -> Result:
+        await checkpoint()
+
         async def one(number: int) -> State:
-            await checkpoint()
             plan = plans[number]
             began = entering(plan, given)
-            ended = await context.enter(plan, dict(began), number)
+            try:
+                ended = await context.enter(plan, dict(began), number)
+            except SubflowFailed as failed:
+                of = f"flow {flows[number].name!r}"
+                raise SubflowFailed(failed.inside, of) from failed.inside
             if flow_outputs(flows[number]):
                 return ended.output
             return _added(ended.output, began)

@@ -454,3 +454,22 @@ async def test_a_failure_says_of_which_item_it_is(kind: str) -> None:
 
     said = await failure(mapped(kind), {"iterated_x": [1, 2, 3]}, fails_at_two)
     assert said == (f"node 'each' ({kind}): item 1: node 'f' (ToolNode): two is too much")
+
+
+async def test_a_failure_says_of_which_flow_side_by_side_it_is() -> None:
+    def boom(**_: Any) -> Mapping[str, Any]:
+        raise NodeFault("it went boom")
+
+    events: list[Event] = []
+    with pytest.raises(RunFailed) as caught:
+        await run_document(
+            beside(side("a", "r1"), side("b", "r2")),
+            {"v": "x"},
+            tools={"a": lambda v: {"r1": v}, "b": boom},
+            events=events,
+        )
+    assert str(caught.value) == (
+        "node 'both' (ParallelFlowNode): flow 'b': node 'b' (ToolNode): it went boom"
+    )
+    begun = [each.node_path for each in events if isinstance(each, NodeStarted)]
+    assert begun[2:4] == [("both", 0, "start"), ("both", 0, "a")]
