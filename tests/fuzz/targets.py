@@ -12,6 +12,8 @@ from tests.fuzz.http_requests import HTTP_REQUESTS
 from tests.fuzz.manifests import MANIFESTS
 from tests.fuzz.models import MODELS
 from tests.fuzz.refused_calls import REFUSED_CALLS
+from tests.fuzz.routes import ROUTES
+from tests.fuzz.runs import RUNS
 from tests.fuzz.sockets import SOCKET_FRAMES, SOCKET_MESSAGES
 from tests.fuzz.target import Target
 from tests.fuzz.templates import REQUESTS, TEMPLATES
@@ -32,6 +34,8 @@ TARGETS: Final[Mapping[str, Target]] = {
     "manifests": MANIFESTS,
     **MODELS,
     "refused-calls": REFUSED_CALLS,
+    "routes": ROUTES,
+    "runs": RUNS,
     "socket-frames": SOCKET_FRAMES,
     "socket-messages": SOCKET_MESSAGES,
     "templates": TEMPLATES,
