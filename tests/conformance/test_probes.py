@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 import pytest
 
-from tests.heddle.server.serving import Served, server
+from tests.heddle.server.serving import Served, server, sse
 from tests.support.cases import CASES, MISSING
 
 PROBES: Final = CASES / "agentspec" / "probes.json"
@@ -247,6 +247,26 @@ def test_the_outcome_over_http_is_the_same(
         return
     assert answered.status == 200, answered.body
     check_outcome(case, answered.json["state"])
+
+
+@pytest.mark.parametrize("case", cases(), ids=lambda case: str(case["name"]))
+def test_a_stream_of_its_events_ends_with_the_same(
+    case: dict[str, Any], endpoint: str, service: str, served: Served
+) -> None:
+    body = {"flow": as_served(case, endpoint, service), "inputs": case["inputs"]}
+    streamed = served.ask("POST", "/v1/runs?stream=true", body)
+    if streamed.status >= 400:
+        # It never began.
+        assert fails(case)
+        assert REFUSED.get(case["name"], "") in streamed.error[1]
+        return
+    events = [json.loads(each["data"]) for each in sse(streamed.body)]
+    if fails(case):
+        assert events[-1]["type"] == "error"
+        assert REFUSED.get(case["name"], "") in events[-1]["error"]["message"]
+        return
+    assert events[-1]["type"] == "flow_complete"
+    check_outcome(case, events[-1]["state"])
 
 
 def test_there_are_as_many_cases_as_when_they_were_counted() -> None:

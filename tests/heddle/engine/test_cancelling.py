@@ -22,6 +22,8 @@ from heddle.events import (
     Event,
     FlowCompleted,
     FlowStarted,
+    ModelAnswered,
+    ModelAsked,
     NodeCompleted,
     NodeFailed,
     NodeStarted,
@@ -223,6 +225,7 @@ def unpaired(events: list[Event]) -> Iterator[object]:
     """What began and did not end, or ended more often than it began."""
     nodes: Counter[object] = Counter()
     calls: Counter[object] = Counter()
+    requests: Counter[object] = Counter()
     for event in events:
         match event:
             case NodeStarted():
@@ -233,9 +236,14 @@ def unpaired(events: list[Event]) -> Iterator[object]:
                 calls[call] += 1
             case ToolReturned(tool_call_id=call):
                 calls[call] -= 1
+            case ModelAsked(request_id=request):
+                requests[request] += 1
+            case ModelAnswered(request_id=request):
+                requests[request] -= 1
             case _:
                 pass
-    yield from (each for counted in (nodes, calls) for each in counted if counted[each])
+    for counted in (nodes, calls, requests):
+        yield from (each for each in counted if counted[each])
 
 
 def check_end(events: list[Event], stage: Stage) -> None:
