@@ -40,8 +40,11 @@ class Interrupts:
             Whether that was done. A second interrupt while the first is still being
             obeyed is for the program, as are all other signals.
         """
-        scope = self._scope if self._active and number == signal.SIGINT else None
-        if scope is None or scope.cancel_called:
+        return self._active and number == signal.SIGINT and self.cancel()
+
+    def cancel(self) -> bool:
+        """Cancel what there is; whether there was something that had not been."""
+        if self._scope is None or self._scope.cancel_called:
             return False
-        scope.cancel()
+        self._scope.cancel()
         return True

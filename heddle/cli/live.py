@@ -15,18 +15,16 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable
-from functools import cache
 from typing import TYPE_CHECKING, Final
 
 import trio
-from rich.segment import Segment
-from rich.style import Style
 
 from heddle.cli import first_light
 from heddle.cli.exits import Interrupted
 from heddle.cli.outlet import Outlet
 from heddle.cli.plain import PlainLines
-from heddle.cli.region import Region, Row
+from heddle.cli.region import Region
+from heddle.cli.rows import segments, text_rows
 from heddle.cli.run_summary import summary
 from heddle.cli.run_tree import RunTree
 from heddle.cli.telling import STYLES, Marks, Spans, marks_for
@@ -169,8 +167,8 @@ class Live:
             )
         above, self._above, self._waiting = self._above, [], 0
         drawn = self._region.draw(
-            [_segments(each) for each in shown],
-            above=[row for each in above for row in _lines(each)],
+            [segments(each) for each in shown],
+            above=[row for each in above for row in text_rows(each)],
             width=width,
             height=height,
         )
@@ -188,22 +186,3 @@ def terminal_size() -> tuple[int, int]:
 
 def _plain(text: str) -> Spans:
     return ((text, PLAIN_STYLES.get(text[:1], STYLES["plain"])),)
-
-
-def _lines(spans: Spans) -> list[Row]:
-    """Text of any number of lines as a row each."""
-    made: list[list[Segment]] = [[]]
-    for text, style in spans:
-        first, *more = text.split("\n")
-        made[-1].append(Segment(first, _style(style)))
-        made += [[Segment(each, _style(style))] for each in more]
-    return list(made)
-
-
-def _segments(spans: Spans) -> Row:
-    return [Segment(text, _style(style)) for text, style in spans if text]
-
-
-@cache
-def _style(words: str) -> Style | None:
-    return Style.parse(words) if words else None

@@ -23,10 +23,10 @@ from plugins_host import Fault, one_of
 
 if TYPE_CHECKING:
     from heddle.cli.encoded import Encoded
-    from heddle.cli.interrupts import Interrupts
     from heddle.cli.readers import Reader
+    from heddle.cli.talk import Talk
     from heddle.installation import Installed
-    from heddle.launch import Engine, Prepared, RunOptions
+    from heddle.launch import Prepared, RunOptions
     from heddle.policy_counts import PolicyCounts
 
 # The protocol of `heddle.cli.frames`; others are those of encoders.
@@ -71,9 +71,7 @@ Examples:
     metavar="NAME",
     help="Print events as JSON lines instead of the result: heddle, or a plugin's.",
 )
-@click.option(
-    "-i", "--interactive", is_flag=True, help="Chat: each line of stdin is a run."
-)
+@click.option("-i", "--interactive", is_flag=True, help="Chat: each message is a run.")
 @click.option("-v", "--verbose", is_flag=True, help="Show what goes in and comes out.")
 @click.option("-q", "--quiet", is_flag=True, help="Show errors only.")
 @json_option
@@ -170,7 +168,6 @@ def run_once(
     import trio
 
     from heddle import launch
-    from heddle.cli.interrupts import Interrupts
     from heddle.cli.logs import told_to
     from heddle.cli.plain import overheard, warning
     from heddle.cli.session import Session
@@ -178,25 +175,31 @@ def run_once(
 
     policies = PolicyCounts()
     session: Session[dict[str, Any] | None]
-    reader = choose(
-        protocol,
-        verbose=verbose,
-        quiet=quiet,
-        as_json=as_json,
-        traced=options.trace,
-        title=flow.rpartition("/")[2],
-        policies=policies,
-        shown=warnings,
-        stop=lambda reason: session.stop(reason),
-        interactive=interactive,
-        stdout=stdout,
+    talk = None
+    if interactive:
+        talk = begin_talk(prepared, stdout, verbose=verbose, quiet=quiet, shown=warnings)
+    reader = (
+        talk.reader
+        if talk
+        else choose(
+            protocol,
+            verbose=verbose,
+            quiet=quiet,
+            as_json=as_json,
+            traced=options.trace,
+            title=flow.rpartition("/")[2],
+            policies=policies,
+            shown=warnings,
+            stop=lambda reason: session.stop(reason),
+            stdout=stdout,
+        )
     )
-    interrupts = Interrupts(active=sys.stdin is not None and sys.stdin.isatty())
     session = Session(
         reader.outlets,
         animate=reader.animate,
         ended=reader.ended,
-        heed=interrupts.heed,
+        heed=talk.heed if talk else None,
+        at_once=talk.give_back if talk else None,
     )
     told = (str(each) if each.file else f"{flow} {each}" for each in prepared.warnings)
     for text in (*installed.warnings, *told):
@@ -209,8 +212,8 @@ def run_once(
             plugin_log=lambda said: reader.remark(overheard(said)),
             watch=policies,
         ) as engine:
-            if interactive:
-                await converse(engine, prepared, options, reader, interrupts, stdout)
+            if talk is not None:
+                await talk.run(engine, options)
                 return None
 
             async def run() -> dict[str, Any]:
@@ -240,21 +243,13 @@ def run_once(
             raise output_failed(error) from error
 
 
-async def converse(
-    engine: "Engine",
-    prepared: "Prepared",
-    options: "RunOptions",
-    reader: "Reader",
-    interrupts: "Interrupts",
-    stdout: int,
-) -> None:
-    """Chat, until the person leaves."""
-    from heddle.cli.chat import Chat
-    from heddle.cli.chat_plain import PlainFront
+def begin_talk(
+    prepared: "Prepared", stdout: int, *, verbose: bool, quiet: bool, shown: list[str]
+) -> "Talk":
+    """A chat with the flow, not begun yet."""
+    from heddle.cli.talk import Talk
 
-    front = PlainFront(reader, stdout)
-    chat = Chat(engine, prepared, options.inputs, front, interrupts, stream=False)
-    await chat.run()
+    return Talk(prepared, stdout, verbose=verbose, quiet=quiet, shown=shown)
 
 
 def load(
@@ -301,7 +296,6 @@ def choose(
     policies: "PolicyCounts",
     shown: Iterable[str],
     stop: Callable[[Exception], None],
-    interactive: bool,
     stdout: int,
 ) -> "Reader":
     """Who reads the events."""
@@ -319,7 +313,7 @@ def choose(
     if as_json:
         return readers.JsonLines(stop, shown=shown)
     lines = PlainLines(verbose=verbose, shown=frozenset(shown))
-    if first_light.is_animated() and not interactive:
+    if first_light.is_animated():
         from heddle.cli.live import Live
 
         everything = lines if verbose or traced else None

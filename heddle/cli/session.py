@@ -51,6 +51,7 @@ class Session(Generic[Result]):
         ended: Told of the error that ended the run, or None, before the outlets are
             emptied.
         heed: Asked first what to do about a signal; whether that was all there is to do.
+        at_once: Called before the process is ended where it is.
     """
 
     def __init__(
@@ -59,12 +60,14 @@ class Session(Generic[Result]):
         *,
         animate: Callable[[], Awaitable[None]] | None = None,
         ended: Callable[[Exception | None], None] = lambda _: None,
-        heed: Callable[[int], bool] = lambda _: False,
+        heed: Callable[[int], bool] | None = None,
+        at_once: Callable[[], None] | None = None,
     ) -> None:
         self._outlets = tuple(outlets)
         self._animate = animate
         self._ended = ended
         self._heed = heed
+        self._at_once = at_once
         self._running = trio.CancelScope()
         self._emptying = trio.CancelScope()
         self._reason: Exception | None = None
@@ -83,7 +86,7 @@ class Session(Generic[Result]):
         """
         failure: Exception | None = None
         results: list[Result] = []
-        with arriving(heeded()) as arrivals:
+        with arriving(heeded(), self._at_once) as arrivals:
             async with trio.open_nursery() as nursery:
                 if arrivals is not None:
                     nursery.start_soon(self._watch, arrivals)
@@ -125,7 +128,7 @@ class Session(Generic[Result]):
         heard = False
         # To the end: trio sends those again that nobody took.
         async for number in arrivals.numbers:
-            if not heard and self._heed(number):
+            if not heard and self._heed is not None and self._heed(number):
                 arrivals.asked = math.inf
             elif not heard:
                 heard = True
@@ -135,11 +138,14 @@ class Session(Generic[Result]):
 
 
 @contextmanager
-def arriving(signals: Collection[int]) -> Iterator[Arrivals | None]:
+def arriving(
+    signals: Collection[int], at_once: Callable[[], None] | None
+) -> Iterator[Arrivals | None]:
     """The signals as they arrive; None when there are none to watch.
 
     One that comes `PATIENCE` after the first ends the process where it arrives, for the
-    loop may be what hangs: in a policy inside heddle that never returns.
+    loop may be what hangs: in a policy inside heddle that never returns. ``at_once`` is
+    called before.
     """
     if not signals:
         yield None
@@ -151,6 +157,8 @@ def arriving(signals: Collection[int]) -> Iterator[Arrivals | None]:
         def arrived(number: int, frame: FrameType | None) -> None:
             now = time.monotonic()
             if now > arrivals.asked + PATIENCE:
+                if at_once is not None:
+                    at_once()
                 os._exit(128 + number)
             arrivals.asked = min(arrivals.asked, now)
             receive = receivers[number]

@@ -241,7 +241,7 @@ def test_markdown_is_rendered_on_a_terminal_and_left_alone_elsewhere(
     flow = scripted(tmp_path, {"content": text})
     assert heddle("run", "-i", flow, stdin="go\n").stdout == f"{text}\n"
     for term, shown in (("xterm", "Title\n\nSome bold code"), ("dumb", text)):
-        command = [*COMMAND, "run", "-i", flow]
+        command = [*COMMAND, "run", "-i", "-q", flow]
         with Screen(command, cwd=tmp_path, env=surroundings(tmp_path), term=term) as screen:
             screen.wait_for(">")
             screen.type("go\r")

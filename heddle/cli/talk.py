@@ -1,0 +1,94 @@
+"""What a chat of ``heddle run -i`` is made of, chosen by what it is read from and shown on.
+
+A terminal that can be drawn on gets `heddle.cli.chat_terminal`; anything else, and
+``--quiet``, plain lines.
+"""
+
+import sys
+from collections.abc import Collection
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
+
+from heddle.cli.chat import Chat, Front
+from heddle.cli.chat_plain import PlainFront
+from heddle.cli.interrupts import Interrupts
+from heddle.cli.plain import PlainLines
+from heddle.cli.readers import Plain, Reader, Silent
+from heddle.cli.terminal_keys import TerminalKeys, is_fit
+
+if TYPE_CHECKING:
+    from heddle.launch import Engine, Prepared, RunOptions
+
+
+class Talk:
+    """One chat.
+
+    Args:
+        prepared: The flow.
+        stdout: Where plain answers are written.
+        verbose: Whether to show all that goes in and comes out.
+        quiet: Whether to show answers and errors alone.
+        shown: Warnings that are told already.
+
+    Attributes:
+        reader: Shows what happens beside the turns as well.
+    """
+
+    reader: Reader
+
+    def __init__(
+        self,
+        prepared: "Prepared",
+        stdout: int,
+        *,
+        verbose: bool,
+        quiet: bool,
+        shown: Collection[str],
+    ) -> None:
+        self._prepared = prepared
+        self._interrupts = Interrupts(active=sys.stdin is not None and sys.stdin.isatty())
+        self._keys: TerminalKeys | None = None
+        self._front: Front
+        lines = PlainLines(verbose=verbose, shown=frozenset(shown))
+        if quiet or sys.stderr is None:
+            self.reader = Silent()
+        elif is_fit(stdout):
+            # It takes a while to load, and whoever pipes need not wait for it.
+            from heddle.cli.chat_terminal import TerminalFront
+            from heddle.cli.speakers import last_speakers
+
+            self._keys = TerminalKeys()
+            self.reader = self._front = TerminalFront(
+                self._keys,
+                self._interrupts,
+                speakers=last_speakers(prepared.plan.graph),
+                verbose=lines if verbose else None,
+                shown=shown,
+            )
+            return
+        else:
+            self.reader = Plain(lines)
+        self._front = PlainFront(self.reader, stdout)
+
+    def heed(self, number: int) -> bool:
+        """Take care of a signal; whether that was done."""
+        return self._interrupts.heed(number)
+
+    async def run(self, engine: "Engine", options: "RunOptions") -> None:
+        """Take turns until the person leaves."""
+        chat = Chat(
+            engine,
+            self._prepared,
+            options.inputs,
+            self._front,
+            self._interrupts,
+            # Plain answers are shown when they are whole.
+            stream=self._keys is not None and options.stream,
+        )
+        with nullcontext() if self._keys is None else self._keys.quiet():
+            await chat.run()
+
+    def give_back(self) -> None:
+        """Give the terminal back at once."""
+        if self._keys is not None:
+            self._keys.give_back()
