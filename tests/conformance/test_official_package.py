@@ -231,6 +231,16 @@ def test_every_reason_is_about_a_document() -> None:
     assert len(documents()) > 100
 
 
+def test_the_page_about_flows_has_every_difference() -> None:
+    page = (ROOT / "docs" / "flows.md").read_text(encoding="utf-8")
+    _, reads, refuses_ = page.partition("## Beside pyagentspec")[2].split("| because |")
+    for table, told in ((reads, ONLY_OURS_READS), (refuses_, ONLY_OURS_REFUSES)):
+        rows = (line.split(" | ") for line in table.splitlines() if line.startswith("| "))
+        cells = ([cell.strip("| ") for cell in row] for row in rows)
+        found = {row[0]: row[1] for row in cells if row[0] != "only heddle refuses"}
+        assert found == dict(told)
+
+
 # --- types --------------------------------------------------------------------------
 
 STRING: Final = {"type": "string"}

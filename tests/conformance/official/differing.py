@@ -42,14 +42,14 @@ ONLY_OURS_READS: Final[Mapping[str, str]] = {
     ),
     "an input that no placeholder names": "more than a prompt needs does no harm",
     "branches of an LlmNode": "where it goes is what its edges say, and they are checked",
-    "a version to come": "a warning says that what it added is not understood",
-    "a model that answers several values, in a document older than those": (
+    "a version that is not known yet": "a warning says that it is not understood",
+    "an LlmNode with several outputs, in a document that declares 25.4.1": (
         "the schema of that version has outputs on an LlmNode, and examples of the "
         "specification declare that version"
     ),
-    "a tool with inputs that the node declares otherwise": "the node's own list counts",
-    "a cache for nothing": "no summary is kept",
-    "a conversation that is measured in characters": (
+    "a ToolNode with other inputs than its tool": "the node's own list counts",
+    "a cache of summaries with no room for any": "no summary is kept",
+    "a limit of characters, and none of messages written": (
         "whoever gives one limit means that one, and no usual one beside it"
     ),
 }
@@ -64,7 +64,7 @@ ONLY_OURS_REFUSES: Final[Mapping[str, str]] = {
     "an allow list entry without a host": "it would allow nothing",
     "a map with a reducer for an output that there is not": "there is nothing to collect",
     "a map that adds texts": "only numbers are added, so every run would end there",
-    "a flow that is caught, with one": (
+    "a CatchExceptionNode whose failure leads nowhere": (
         "nothing leaves the node by its branch for a failure, so one would end the run"
     ),
 }

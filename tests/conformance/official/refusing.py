@@ -175,10 +175,10 @@ IN_A_FLOW: Final[Mapping[str, Change]] = {
         inputs=[text("name"), text("other")]
     ),
     "a version that is none": root(agentspec_version="20.99.99"),
-    "a version to come": root(agentspec_version="99.1.0"),
+    "a version that is not known yet": root(agentspec_version="99.1.0"),
     "a version that is a number": root(agentspec_version=26),
     "no version": lambda it: it.pop("agentspec_version"),
-    "a model that answers several values, in a document older than those": both(
+    "an LlmNode with several outputs, in a document that declares 25.4.1": both(
         root(agentspec_version="25.4.1"),
         sets("ask", outputs=[text("answer"), text("other")]),
     ),
@@ -235,7 +235,7 @@ NODES: Final[Mapping[str, Document]] = {
         },
     ),
     "a flow where a tool stands": node("ask", "ToolNode", tool=inner()),
-    "a tool with inputs that the node declares otherwise": node(
+    "a ToolNode with other inputs than its tool": node(
         "ask", "ToolNode", tool=TOOL, inputs=[text("other")]
     ),
     "a request": node("ask", "ApiNode", **API),
@@ -269,7 +269,7 @@ NODES: Final[Mapping[str, Document]] = {
     "a flow that is caught, without a default": node(
         "ask", "CatchExceptionNode", subflow=inner(text("answer"))
     ),
-    "a flow that is caught, with one": node(
+    "a CatchExceptionNode whose failure leads nowhere": node(
         "ask",
         "CatchExceptionNode",
         subflow=inner({**text("answer"), "default": ""}),
@@ -372,8 +372,10 @@ NODES: Final[Mapping[str, Document]] = {
     "a conversation that is measured in characters alone": transforming(
         max_num_messages=None, max_num_characters=5
     ),
-    "a conversation that is measured in characters": transforming(max_num_characters=5),
-    "a cache for nothing": transforming(max_cache_size=0),
+    "a limit of characters, and none of messages written": transforming(
+        max_num_characters=5
+    ),
+    "a cache of summaries with no room for any": transforming(max_cache_size=0),
     "a conversation that is measured in two ways": transforming(
         max_num_messages=20, max_num_characters=5
     ),
