@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, assert_never
 
 import msgspec
 
-from heddle.cli.chat_commands import Command, Message, commands_told, read
+from heddle.cli.chat_commands import Command, Message, help_text, read
 from heddle.cli.chat_turns import Turns
 from heddle.cli.exits import WrongUsage
 from heddle.cli.interrupts import Interrupts
@@ -209,7 +209,4 @@ class Chat:
         )
 
     async def _help(self) -> None:
-        keys = self._front.keys
-        width = max(map(len, keys), default=0)
-        told = "\n".join(f"  {key:{width}}  {does}" for key, does in keys.items())
-        await self._front.tell(f"{commands_told()}\n{told}".rstrip())
+        await self._front.tell(help_text(self._front.keys))

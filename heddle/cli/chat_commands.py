@@ -65,7 +65,11 @@ def read(typed: str) -> Message | Command:
     return Command(name)
 
 
-def commands_told() -> str:
-    """The table as text."""
-    width = max(map(len, COMMANDS))
-    return "\n".join(f"  {name:{width}}  {does}" for name, does in COMMANDS.items())
+def help_text(keys: Mapping[str, str]) -> str:
+    """What can be typed, as text: the commands, and what ``keys`` do."""
+    width = max(map(len, (*COMMANDS, *keys)))
+    tables = (COMMANDS, keys) if keys else (COMMANDS,)
+    return "\n\n".join(
+        "\n".join(f"  {name:{width}}  {does}" for name, does in table.items())
+        for table in tables
+    )

@@ -118,7 +118,7 @@ class TurnView:
         for now, event in happened:
             if isinstance(event, str):
                 look = STYLES[_LOOKS.get(event[:1], "plain")]
-                self._leave_line(((event, look),))
+                self._leave_line(((fit(event), look),))
                 continue
             handler = self._HANDLERS.get(type(event))
             if handler is not None:

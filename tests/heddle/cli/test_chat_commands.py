@@ -7,7 +7,7 @@ from heddle.cli.chat_commands import (
     OTHER_NAMES,
     Command,
     Message,
-    commands_told,
+    help_text,
     read,
 )
 from heddle.cli.exits import WrongUsage
@@ -16,7 +16,7 @@ from heddle.cli.exits import WrongUsage
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_is_one_and_is_told(name: str) -> None:
     assert read(name) == Command(name)
-    assert f"  {name}" in commands_told()
+    assert f"  {name}" in help_text({})
 
 
 @pytest.mark.parametrize(("name", "stands_for"), OTHER_NAMES.items())
@@ -56,3 +56,10 @@ def test_a_typo_gets_a_guess_and_anything_else_the_choices() -> None:
 def test_nothing_goes_after_a_command() -> None:
     with pytest.raises(WrongUsage, match="nothing goes after '/retry'"):
         read("/retry that")
+
+
+def test_help_has_the_commands_and_the_keys_below_each_other() -> None:
+    lines = help_text({"Alt-Enter": "begin a new line"}).splitlines()
+    assert lines[0] == "  /help      tell what can be typed"
+    assert lines[-2:] == ["", "  Alt-Enter  begin a new line"]
+    assert help_text({}).splitlines()[-1] == "  /exit   leave"

@@ -15,6 +15,7 @@ NEVER = {
     "asyncio",
     "httptools",
     "jsonschema",
+    "prompt_toolkit",
     "rich",
     "trio_websocket",
     "yaml",
@@ -84,3 +85,11 @@ def test_running_a_tool_loads_no_model(
     modules = loaded(tmp_path, "run", flow(tool_node("t")), "--tools-dir", "tools")
     assert not modules & (NEVER | {"heddle.models.client"})
     assert modules >= TOOLS
+
+
+def test_a_chat_in_a_pipe_loads_nothing_of_one_on_a_terminal(
+    tmp_path: Path, flow: WriteFlow
+) -> None:
+    modules = loaded(tmp_path, "run", "-i", flow())
+    assert not modules & NEVER
+    assert "heddle.cli.chat_plain" in modules
