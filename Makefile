@@ -49,7 +49,7 @@ types: .venv/ready
 
 coverage: .venv/ready
 	.venv/bin/coverage erase
-	.venv/bin/coverage run -m pytest -q
+	.venv/bin/coverage run -m pytest -q -n $(JOBS) --dist worksteal
 	.venv/bin/coverage combine --quiet
 	.venv/bin/coverage report
 

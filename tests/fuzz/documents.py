@@ -58,7 +58,18 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def edit(data: bytes) -> None:
-    """A good document with other values in some places: a place, a value, a line each."""
+    """A good document with other values in some places is still one, or is refused."""
+    document = edited(data)
+    if document is not None:
+        said = prepared(document, "json")
+        assert said is None or "line " in said or "$" in said or "takes too long" in said
+
+
+def edited(data: bytes) -> bytes | None:
+    """A good document with other values in some places: a place and a value a line.
+
+    None where a value is none that JSON can carry.
+    """
     document = copy.deepcopy(BASE)
     for line in data.split(b"\n"):
         with suppress(ValueError, RecursionError):
@@ -68,9 +79,8 @@ def edit(data: bytes) -> None:
                 _put(document, path, value)
     with suppress(ValueError):
         # Python reads NaN and halves of characters, and no document may have them.
-        text = json.dumps(document, allow_nan=False, ensure_ascii=False).encode()
-        said = prepared(text, "json")
-        assert said is None or "line " in said or "$" in said or "takes too long" in said
+        return json.dumps(document, allow_nan=False, ensure_ascii=False).encode()
+    return None
 
 
 def _put(document: Any, path: tuple[Any, ...], value: Any) -> None:

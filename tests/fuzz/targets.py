@@ -5,6 +5,7 @@ from typing import Final
 
 from tests.fuzz.client_library import CLIENT_SOCKETS, CLIENT_STREAMS
 from tests.fuzz.documents import DOCUMENT_EDITS, DOCUMENT_FORMATS, DOCUMENTS
+from tests.fuzz.drawings import DRAWINGS
 from tests.fuzz.event_streams import EVENT_STREAMS
 from tests.fuzz.frames import FRAMES
 from tests.fuzz.http_answers import HTTP_ANSWERS
@@ -27,6 +28,7 @@ TARGETS: Final[Mapping[str, Target]] = {
     "document-edits": DOCUMENT_EDITS,
     "document-formats": DOCUMENT_FORMATS,
     "documents": DOCUMENTS,
+    "drawings": DRAWINGS,
     "event-streams": EVENT_STREAMS,
     "frames": FRAMES,
     "http-answers": HTTP_ANSWERS,
