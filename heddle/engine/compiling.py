@@ -15,6 +15,7 @@ from heddle.engine.findings import Findings
 from heddle.engine.graph import CHAT_HISTORY, RESERVED, Feed, Graph, GraphNode, wrong_kind
 from heddle.engine.http_flaws import request_warnings
 from heddle.engine.inside import problems_inside
+from heddle.engine.retry_flaws import retry_warnings
 from heddle.engine.routes import Routes
 from heddle.engine.shapes import (
     UNKNOWN,
@@ -68,9 +69,11 @@ def compile_graphs(document: Document, *, name: str = "document") -> dict[Compon
     problems = [problem for each in compilers[::-1] for problem in each.findings.problems]
     if problems:
         raise DocumentError(problems, name=name)
-    warnings = tuple(
+    found_twice = (
         warning for each in compilers[::-1] for warning in each.findings.warnings
     )
+    # A model or a tool that several nodes share is warned of at each.
+    warnings = tuple(dict.fromkeys(found_twice))
     found: dict[Component, Graph] = {
         flow: graph for flow, graph in graphs.items() if graph is not None
     }
@@ -138,6 +141,7 @@ class _Compiler:
             self.findings.problems += declaration_problems(node, path)
             self.findings.problems += problems_inside(node, path)
             self.findings.warnings += request_warnings(node, self.document)
+            self.findings.warnings += retry_warnings(node, self.document)
         if self.findings.problems:
             return None
         start = self.flow.nodes[starts[0]]

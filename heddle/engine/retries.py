@@ -16,6 +16,11 @@ MAX_RETRY_AFTER: Final = 30.0
 """Seconds. A service that asks for more is asked again after this long: the longest that
 a policy of the operator may wait, too."""
 
+MOST_AGAIN: Final = 10
+"""Times that a request or a use of a tool is tried again, whatever a document asks for.
+Without a bound a flow that was sent to a server could have it knock at some other service
+as fast as it can, until the run's time is up."""
+
 NOT_IMPLEMENTED: Final = 501
 
 # Not for secrets: it keeps those who wait from all coming back at once.
@@ -49,7 +54,8 @@ class Retries:
     """How often one thing was tried again.
 
     Args:
-        policy: The document's; None for one that tries nothing again.
+        policy: The document's; None for one that tries nothing again. It is followed up to
+            `MOST_AGAIN` times.
         whatever: Try again after any failure, for what has no status to go by.
         rng: Where the jitter comes from.
     """
@@ -71,7 +77,7 @@ class Retries:
     def after(self, failure: Failure) -> float | None:
         """Seconds to wait until the next attempt, which is counted; None for no further."""
         policy = self._policy
-        if policy is None or self._again >= policy.max_attempts:
+        if policy is None or self._again >= min(policy.max_attempts, MOST_AGAIN):
             return None
         if not (self._whatever or is_retried(failure, policy)):
             return None
@@ -93,7 +99,7 @@ class Retries:
         """
         assert self._policy is not None, "it is tried again"
         now = self._again if attempt is None else attempt
-        last = now + 1 + self._policy.max_attempts - self._again
+        last = now + 1 + min(self._policy.max_attempts, MOST_AGAIN) - self._again
         of = last if most is None else min(last, most)
         return (
             f"{what}; trying again in {delay:.1f} s (attempt {now + 1} of {of}, by the "

@@ -11,7 +11,14 @@ from trio.testing import MockClock
 
 from heddle.engine.faults import NodeFailed
 from heddle.engine.plan import make_plan
-from heddle.engine.retries import MAX_RETRY_AFTER, Failure, is_retried, retry_delay
+from heddle.engine.retries import (
+    MAX_RETRY_AFTER,
+    MOST_AGAIN,
+    Failure,
+    Retries,
+    is_retried,
+    retry_delay,
+)
 from heddle.engine.run import Run
 from heddle.engine.testing import FakeModels, FakeTools, policies, run_document
 from heddle.engine.tool_servers import Offered, ToolAnswer, ToolServerFault
@@ -29,6 +36,7 @@ from tests.support.flows import (
     flow,
     llm,
     model,
+    ref,
     start,
     tool,
 )
@@ -184,7 +192,11 @@ async def test_no_policy_of_a_document_raises_the_ceiling_of_model_calls(
             events=events,
         )
     assert times == [0, 1, 2]
-    warned = [each.message for each in events if isinstance(each, Warned)]
+    told, *warned = [each.message for each in events if isinstance(each, Warned)]
+    assert told == (
+        "$.$referenced_components.model.retry_policy.max_attempts: it is tried again 2 "
+        "times at most, and not 8. Write 2 or less."
+    )
     assert [each.rpartition("(")[2][:14] for each in warned[:2]] == [
         "attempt 2 of 3",
         "attempt 3 of 3",
@@ -261,6 +273,64 @@ async def test_retries_of_a_policy_and_of_the_document_count_together(
     warned = [each.message for each in events if isinstance(each, Warned)]
     assert "attempt 3 of 3, by the retry_policy" in warned[1]
     assert "not trying again, as its retry_policy would" in warned[2]
+
+
+# --- how often at most ------------------------------------------------------------------
+
+
+def test_nothing_is_tried_again_more_often_than_there_is_room_for() -> None:
+    retries = Retries(RetryPolicy(max_attempts=10**9, initial_retry_delay=0))
+    times = 0
+    while retries.after(Failure(retryable=True)) is not None:
+        times += 1
+        assert times <= MOST_AGAIN
+    assert times == MOST_AGAIN == 10
+
+
+def retrying(kind: str, name: str, most: int, **fields: Any) -> Plain:
+    return component(kind, name, retry_policy={"max_attempts": most}, **fields)
+
+
+AT = {"url": "http://127.0.0.1:1/x", "http_method": "GET"}
+
+
+def test_who_asks_for_more_is_warned_once_and_where() -> None:
+    there = retrying("StreamableHTTPTransport", "there", 11, url="http://127.0.0.1:1/mcp")
+    busy = component(
+        "Agent",
+        "busy",
+        system_prompt="",
+        llm_config=ref("model"),
+        tools=[retrying("RemoteTool", "look", 12, **AT)],
+        toolboxes=[retrying("MCPToolBox", "box", 13, client_transport=there)],
+        transforms=[component("MessageSummarizationTransform", "short", llm=ref("model"))],
+    )
+    nodes = [
+        start(),
+        llm("ask", "Why?"),
+        retrying("ApiNode", "call", 14, **AT),
+        retrying("ApiNode", "fine", 10, **AT),
+        component("AgentNode", "work", agent=busy),
+        end(),
+    ]
+    shared = [model(retry_policy={"max_attempts": 3})]
+    plain = {
+        **flow(nodes, [each["id"] for each in nodes], shared=shared),
+        "agentspec_version": "26.3.1",
+    }
+    warned = make_plan(read_document(document(plain))).graph.warnings
+    told = [str(each).removeprefix("$.$referenced_components.") for each in warned]
+    middle = ".retry_policy.max_attempts: it is tried again "
+    assert [tuple(each.split(middle)) for each in told] == [
+        ("model", "2 times at most, and not 3. Write 2 or less."),
+        ("call", "10 times at most, and not 14. Write 10 or less."),
+        ("work.agent.tools[0]", "10 times at most, and not 12. Write 10 or less."),
+        ("work.agent.toolboxes[0]", "10 times at most, and not 13. Write 10 or less."),
+        (
+            "work.agent.toolboxes[0].client_transport",
+            "10 times at most, and not 11. Write 10 or less.",
+        ),
+    ]
 
 
 # --- tools of servers -------------------------------------------------------------------
