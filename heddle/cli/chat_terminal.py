@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import trio
 import trio.lowlevel
+from rich.segment import Segment
 
 from heddle.cli.chat_commands import COMMANDS
 from heddle.cli.chat_view import TurnView
@@ -51,6 +52,9 @@ OUTLET_WAITING: Final = 64 * 1024 * 1024
 REMARKS_WAITING: Final = 1000
 # Drawing takes at most a tenth of the time, however long a text is read for it.
 SHARE: Final = 10
+
+ASCII_SIGNS: Final = str.maketrans("•│─┼…", "*|-+.")
+"""The signs of Markdown as a terminal can show them that has no others."""
 
 WELCOME: Final = "Type a message, or /help"
 HOW_TO_LEAVE: Final = "Ctrl-D or /exit leaves the chat."
@@ -253,7 +257,13 @@ class TerminalFront:
         above, self._view.leaving = self._view.leaving, []
         if apart and above:
             above.append([])
+        if self._marks is not UNICODE:
+            above, shown = ([_in_ascii(row) for row in rows] for rows in (above, shown))
         self._outlet.put(self._region.draw(shown, above=above, width=width, height=height))
+
+
+def _in_ascii(row: Row) -> Row:
+    return [Segment(each.text.translate(ASCII_SIGNS), each.style) for each in row]
 
 
 if TYPE_CHECKING:

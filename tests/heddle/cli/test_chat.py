@@ -6,6 +6,8 @@ import signal
 import subprocess
 from pathlib import Path
 
+from heddle.cli.chat import Answer, answer_of
+from heddle.launch import load
 from tests.heddle.cli.conftest import (
     COMMAND,
     Heddle,
@@ -349,3 +351,28 @@ def test_a_line_nobody_waits_for_any_more_is_given_to_the_next(tmp_path: Path) -
         screen.wait_for('"result": null')
         screen.type("\x04")
         assert screen.ended() == 0
+
+
+def test_a_message_goes_to_the_first_text_that_is_not_given(
+    heddle: Heddle, tmp_path: Path
+) -> None:
+    inputs = [{"title": each, "type": "string"} for each in ("tone", "message")]
+    flow = scripted(tmp_path, {"content": "{{user}}"}, inputs=inputs)
+    plan = json.loads(Path(flow).read_text(encoding="utf-8"))
+    ask = plan["$referenced_components"]["ask"]
+    ask["prompt_template"] = "{{message}}, {{tone}}!"
+    Path(flow).write_text(json.dumps(plan), encoding="utf-8")
+    given = json.dumps({"tone": "please"})
+    done = heddle("run", "-i", flow, "--input", given, stdin="one\ntwo\n")
+    assert done.stdout == "one, please!\ntwo, please!\n"
+
+
+def test_the_answer_is_the_text_of_a_result(tmp_path: Path) -> None:
+    declared = load(asking(tmp_path))
+    assert answer_of(declared, {"user_input": "Ann"}) == Answer("Ann")
+    assert answer_of(declared, {"user_input": 1}) == Answer(
+        '{"user_input":1}', is_json=True
+    )
+    undeclared = load(scripted(tmp_path, {"content": "x"}))
+    assert answer_of(undeclared, {"n": 1, "generated_text": "x"}) == Answer("x")
+    assert answer_of(undeclared, {"n": 1}) == Answer('{"n":1}', is_json=True)

@@ -407,3 +407,22 @@ def test_no_colour_takes_colours_and_nothing_else(flow: WriteFlow, tmp_path: Pat
             prompt_again(screen)
             assert not re.search(rb"\x1b\[[0-9;]*[39][0-7][;m]", screen.raw)
             assert screen.style("bold").bold
+
+
+def test_a_chat_of_a_terminal_without_utf_8_is_in_ascii(
+    flow: WriteFlow, tool: WriteTool, tmp_path: Path
+) -> None:
+    tool("t", "echo '{}'")
+    environment = {"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0"}
+    script = [
+        {"tool_calls": [{"name": "t"}]},
+        {"content": "- one\n\n> two\n\n|a|b|\n|-|-|\n|1|2|"},
+    ]
+    arguments = (flow(agent_node("ask", script, "t")), "--tools-dir", "tools")
+    with talking(tmp_path, *arguments, environment=environment) as screen:
+        screen.wait_for("> Type a message")
+        screen.type("hi\r")
+        screen.wait(lambda s: s.text.endswith("\n\n>"))
+        assert "+ t  " in screen.text
+        assert "* one\n\n| two\n\na | b\n--+--\n1 | 2" in screen.text
+        assert screen.text.isascii()
