@@ -12,6 +12,7 @@ from tests.fuzz.http_answers import HTTP_ANSWERS
 from tests.fuzz.http_requests import HTTP_REQUESTS
 from tests.fuzz.manifests import MANIFESTS
 from tests.fuzz.models import MODELS
+from tests.fuzz.plugin_answers import PLUGIN_ANSWERS
 from tests.fuzz.refused_calls import REFUSED_CALLS
 from tests.fuzz.routes import ROUTES
 from tests.fuzz.runs import RUNS
@@ -35,6 +36,7 @@ TARGETS: Final[Mapping[str, Target]] = {
     "http-requests": HTTP_REQUESTS,
     "manifests": MANIFESTS,
     **MODELS,
+    "plugin-answers": PLUGIN_ANSWERS,
     "refused-calls": REFUSED_CALLS,
     "routes": ROUTES,
     "runs": RUNS,
