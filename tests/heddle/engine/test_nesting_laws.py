@@ -2,10 +2,12 @@
 
 A program takes a number and gives one. It is written out as a flow, with FlowNodes,
 MapNodes, parallel nodes, CatchExceptionNodes and loops, and run; and it is computed. Both
-give the same after as many executions of nodes, or both fail.
+give the same after as many executions of nodes, or both fail. Cancelled anywhere, a run of
+it leaves nothing open.
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from itertools import count
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -14,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heddle.engine.faults import NodeFailed, NodeFault
-from heddle.engine.testing import run_document
+from heddle.engine.testing import policies, run_document
 from heddle.engine.walk import Limits
-from heddle.events import Event, NodeStarted
+from heddle.events import Event, FlowCompleted, NodeStarted
 from tests.heddle.engine.test_cancelling import unpaired
 from tests.support.flows import component, document, edge, flow, prop, server_tool
 
@@ -305,3 +307,57 @@ def test_a_flow_comes_to_what_its_program_means(program: Program, x: int) -> Non
         # What goes on beside a failure is stopped, sooner or later.
         begun = sum(isinstance(each, NodeStarted) for each in events)
         assert begun == meaning.nodes
+
+
+class Cut(list[Event]):
+    """Events of a run that is cancelled when there are so many."""
+
+    def __init__(self, at: int, scope: trio.CancelScope) -> None:
+        super().__init__()
+        self._at = at
+        self._scope = scope
+
+    def append(self, event: Event, /) -> None:
+        super().append(event)
+        if len(self) == self._at:
+            self._scope.cancel()
+
+
+async def passes(event: Any, ctx: Any) -> Plain:
+    await trio.lowlevel.checkpoint()
+    return {"action": "proceed" if ctx.half == "before" else "pass"}
+
+
+AROUND: Final = {
+    "node": {"before": passes, "after": passes},
+    "nodeError": {"after": passes},
+}
+
+
+@settings(max_examples=60)
+@given(PROGRAMS, st.integers(-9, 9), st.integers(1, 60), st.booleans(), st.booleans())
+def test_a_run_that_is_cancelled_anywhere_ends_whole(
+    program: Program, x: int, at: int, asked: bool, traced: bool
+) -> None:
+    data = document(Writer(count()).flow_of(program))
+
+    async def run() -> Cut:
+        before = trio.lowlevel.current_statistics().tasks_living
+        with trio.CancelScope() as scope:
+            events = Cut(at, scope)
+            with suppress(NodeFailed):
+                await run_document(
+                    data,
+                    {"x": x},
+                    tools=TOOLS,
+                    limits=Limits(max_iterations=1_000_000),
+                    events=events,
+                    installed=policies(("Pass", AROUND)) if asked else None,
+                    trace=traced,
+                )
+        assert trio.lowlevel.current_statistics().tasks_living == before
+        if scope.cancelled_caught:
+            assert not any(isinstance(each, FlowCompleted) for each in events)
+        return events
+
+    assert list(unpaired(trio.run(run))) == []
