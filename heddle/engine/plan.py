@@ -93,8 +93,9 @@ def make_plan(document: Document, *, name: str = "document") -> Plan:
     document = as_flow(document)
     graphs = compile_graphs(document, name=name)
     nodes = [node for graph in graphs.values() for node in graph.nodes]
-    problems = [problem for node in nodes for problem in _unsupported(node, document)]
-    if problems:
+    # What several nodes share is found wrong in each of them.
+    found = (problem for node in nodes for problem in _unsupported(node, document))
+    if problems := list(dict.fromkeys(found)):
         raise DocumentError(problems, name=name)
     plans: dict[Component, Plan] = {}
     for flow, graph in graphs.items():

@@ -22,6 +22,7 @@ from pyagentspec.flows.nodes import LlmNode
 from pyagentspec.property import json_schema_is_castable_to
 from pyagentspec.serialization import AgentSpecDeserializer, AgentSpecSerializer
 
+from heddle.engine.testing import FakePerson, run_document
 from heddle.launch import prepare
 from heddle.spec import (
     COMPONENTS,
@@ -166,6 +167,30 @@ def test_components_kept_apart_are_put_back_alike(written: str) -> None:
     document = read_document(main.encode(), supplied=supplied)
     assert document.warnings == ()
     assert unlike(document.root, load(main, components_registry=known)) == []
+
+
+# What is put in, and what comes out: of the flows that need no model.
+RUNS: Final[Mapping[str, tuple[dict[str, Any], dict[str, Any]]]] = {
+    "flow_of_a_tool": ({"text": "a b c"}, {"count": 3}),
+    "map": ({"texts": ["a b", "c"]}, {"collected_count": [2, 1]}),
+    "map_and_add": ({"texts": ["a b", "c"]}, {"collected_count": 3}),
+    "map_at_once": ({"texts": ["a b", "c d e f"]}, {"collected_count": 3}),
+    "flow_at_once": ({"text": "a b"}, {"count": 2, "loud": "!"}),
+    "flow_that_catches": ({"text": "a b"}, {"count": 2, "caught_exception_info": None}),
+    "flow_in_flow": ({"text": "ja"}, {"text": "ja"}),
+    "flow_of_people": ({"text": "Who"}, {"user_input": "Ann", "more": "yes"}),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+async def test_what_they_write_runs(name: str) -> None:
+    inputs, wanted = RUNS[name]
+    data = WRITE.to_json(BUILT[name], include_sensitive_fields=True).encode()
+    tools = {"count_words": lambda text: {"count": len(text.split())}}
+    result, _ = await run_document(
+        data, inputs, tools=tools, person=FakePerson("Ann", "yes")
+    )
+    assert {key: result[key] for key in wanted} == wanted
 
 
 # --- documents of others ------------------------------------------------------------

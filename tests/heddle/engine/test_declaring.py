@@ -142,3 +142,14 @@ def test_an_endnode_that_lists_two_different_things_is_warned_of() -> None:
         "$.$referenced_components.end: the inputs and the outputs of 'end' are not the "
         "same, and the outputs count. List the same names and types."
     )
+
+
+def test_what_several_nodes_share_is_refused_once() -> None:
+    asks = {**agent("asks", tools=[component("ClientTool", "ui")]), "id": "asks"}
+    nodes = [component("AgentNode", name, agent=ref("asks")) for name in ("once", "twice")]
+    plain = flow(
+        [start(), *nodes, end()], ["start", "once", "twice", "end"], shared=[model(), asks]
+    )
+    with pytest.raises(DocumentError) as raised:
+        make_plan(read_document(document(plain)))
+    assert len(raised.value.problems) == 1
