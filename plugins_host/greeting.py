@@ -52,7 +52,7 @@ def agreed(plugin: str, answer: Raw | None) -> frozenset[str]:
     """
     greeting = _Greeting()
     if answer is not None:
-        with suppress(msgspec.DecodeError):
+        with suppress(msgspec.DecodeError, RecursionError):
             greeting = _DECODE(answer)
     if greeting.protocol is not None and greeting.protocol != PROTOCOL:
         raise ProtocolBroken(

@@ -22,6 +22,7 @@ from heddle.spec import (
     MCPToolSpec,
     Property,
     ToolNode,
+    schema_flaw,
 )
 from plugins_host import Fault, ToolDefinition, one_of
 
@@ -133,12 +134,31 @@ def tools_of_box(box: MCPToolBox, offered: Sequence[Offered]) -> list[BoxedTool]
     """What a toolbox gives of what its server offers.
 
     Raises:
-        ToolServerFault: A tool that the filter names is not there, or is another one.
+        ToolServerFault: A tool that the filter names is not there, or is another one; or
+            its server does not say what it takes.
     """
     known = {each.name: each for each in offered}
+    wanted = box.tool_filter
+    if wanted is None:
+        _check_schemas(box, offered)
+    else:
+        names = (each if isinstance(each, str) else each.name for each in wanted)
+        _check_schemas(box, [known[name] for name in names if name in known])
     if box.tool_filter is None:
         return [_boxed(box, each, None) for each in offered]
     return [_filtered(box, known, wanted) for wanted in box.tool_filter]
+
+
+def _check_schemas(box: MCPToolBox, offered: Iterable[Offered]) -> None:
+    """See that what a server says of its tools can be used; nobody else has looked."""
+    for each in offered:
+        flaw = schema_flaw(each.schema)
+        if flaw is not None:
+            raise ToolServerFault(
+                f"the server of toolbox {box.name!r} has a tool {each.name!r} whose input "
+                f"schema can't be used: {flaw.path}: {flaw.what}",
+                fix="Correct the server, or name its other tools in 'tool_filter'.",
+            )
 
 
 def _filtered(
@@ -201,7 +221,9 @@ def _boxed(box: MCPToolBox, found: Offered, spec: MCPToolSpec | None) -> BoxedTo
 def _properties(found: Offered, *, optional: bool) -> Properties:
     """A tool's inputs, with the optional ones or without: those the server looks at."""
     schema = found.schema
-    required = schema.get("required") or ()
+    required = schema.get("required")
+    if not isinstance(required, list):
+        required = ()
     shared: dict[str, Any] = {
         key: schema[key] for key in ("$defs", "definitions") if key in schema
     }

@@ -110,6 +110,7 @@ from heddle.spec.problems import (
 )
 from heddle.spec.properties import (
     read_properties,
+    schema_flaw,
 )
 from heddle.spec.reader import (
     Document,
@@ -284,6 +285,7 @@ __all__ = [
     "read_supplied",
     "render",
     "render_briefly",
+    "schema_flaw",
     "schema_places",
     "spend_on_checking",
     "spending",

@@ -9,12 +9,13 @@ types by their names, and sub-schemas where a schema belongs.
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from msgspec import UNSET
 
 from heddle.spec.component import Property
-from heddle.spec.problems import Path, Problem, Problems, shown
+from heddle.spec.problems import Path, Problem, Problems, TooManyProblems, shown
 from plugins_host import one_of
 
 _TITLE: Final = re.compile(r"[^\s\"'{},.]+")
@@ -73,6 +74,17 @@ def _refuse_title(raw: dict[str, Any], path: Path, problems: Problems) -> None:
             f"{shown(raw['title'])} can't be the name of an input or output",
             "Use text without blanks, quotes, braces, commas and periods.",
         )
+
+
+def schema_flaw(schema: Any) -> Problem | None:
+    """The first thing that is wrong with the shape of a JSON Schema that no document has.
+
+    One without a flaw can be used by `check` and `convert`.
+    """
+    problems = Problems()
+    with suppress(TooManyProblems):
+        check_schema(schema, None, problems)
+    return problems.found[0] if problems.found else None
 
 
 def check_schema(schema: Any, path: Path, problems: Problems) -> None:

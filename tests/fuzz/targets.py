@@ -20,6 +20,7 @@ from tests.fuzz.sockets import SOCKET_FRAMES, SOCKET_MESSAGES
 from tests.fuzz.target import Target
 from tests.fuzz.templates import REQUESTS, TEMPLATES
 from tests.fuzz.tool_answers import TOOL_ANSWERS
+from tests.fuzz.tool_servers import REMOTE_ANSWERS, TOOL_SERVERS
 from tests.fuzz.verdicts import VERDICTS
 
 TARGETS: Final[Mapping[str, Target]] = {
@@ -38,12 +39,14 @@ TARGETS: Final[Mapping[str, Target]] = {
     **MODELS,
     "plugin-answers": PLUGIN_ANSWERS,
     "refused-calls": REFUSED_CALLS,
+    "remote-answers": REMOTE_ANSWERS,
     "routes": ROUTES,
     "runs": RUNS,
     "socket-frames": SOCKET_FRAMES,
     "socket-messages": SOCKET_MESSAGES,
     "templates": TEMPLATES,
     "tool-answers": TOOL_ANSWERS,
+    "tool-servers": TOOL_SERVERS,
     "verdicts": VERDICTS,
 }
 
