@@ -270,10 +270,7 @@ class OwnConnections(httpx2.AsyncBaseTransport):
 
 
 def _answered(response: httpx2.Response) -> Failure:
-    headers = {
-        name.lower().encode("latin-1"): value.encode("latin-1")
-        for name, value in response.headers.items()
-    }
+    headers = {name.lower(): value for name, value in response.headers.raw}
     wait = retry_after_ms(headers, now=time.time())
     codes = error_codes(response.content)
     return Failure(response.status_code, retry_after_ms=wait, codes=codes)

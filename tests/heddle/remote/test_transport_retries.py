@@ -111,6 +111,16 @@ async def test_a_code_beside_a_status_and_a_wait_that_is_asked_for_count(
     assert client.times == [0, 7]
 
 
+async def test_text_beyond_latin_in_a_header_stops_no_retry(
+    autojump_clock: MockClock,
+) -> None:
+    busy = Answered(503, retry_after=b"2", server="你好".encode())
+    client = Client(busy, Answered(200, b"[]"))
+    response = await sent(client, POLICY)
+    assert response.status_code == 200
+    assert client.times == [0, 2]
+
+
 async def test_each_attempt_has_the_time_that_the_policy_gives_it(
     autojump_clock: MockClock,
 ) -> None:
