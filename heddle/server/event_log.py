@@ -31,6 +31,11 @@ BATCH_BYTES: Final = 256 * 1024
 each reader may hold one such batch while it waits for its peer."""
 
 
+SHARED_BYTES: Final = 2 * 1024 * 1024
+"""Of batches that readers share, for each of a run that several follow. Readers who are
+farther apart are few or slow."""
+
+
 class LogLimits(Struct, frozen=True):
     """How much of a run is kept. An event that is larger than all is kept alone."""
 
@@ -113,6 +118,7 @@ class EventLog:
         "_pace",
         "_pending",
         "_shared",
+        "_shared_bytes",
         "_turns",
         "ending",
         "first",
@@ -144,8 +150,10 @@ class EventLog:
         # Dropped events leave empty places at the front, cleared away now and then.
         self._kept: list[bytes] = []
         self._gone = 0
-        # The batch that was read last: readers who are level ask for the same one.
-        self._shared: Batch | None = None
+        # The batches that were made last, by what was asked for: those who follow a run are
+        # level, or go through what they have not read one after the other.
+        self._shared: dict[tuple[int, int], Batch] | None = None
+        self._shared_bytes = 0
         self._turns: Turns | None = None
 
     @property
@@ -183,12 +191,16 @@ class EventLog:
             known = (result, state) if memoryview(state).nbytes > LARGE else None
         self._encode(known)
         self.ending = ending
-        self._shared = None
         self._encoder = None
         if self._turns is not None:
             self._turns.end()
 
     # For readers
+
+    def left(self) -> None:
+        """One of them reads no more; nobody shares anything with the last one."""
+        if not self.readers:
+            self._shared = None
 
     def turns(self) -> Turns:
         """When readers may read."""
@@ -205,19 +217,24 @@ class EventLog:
     def batch(self, after: int, upto: int) -> Batch:
         """Events after ``after``, to ``upto`` or as many as are given at once."""
         shared = self._shared
-        if shared is not None and shared.first == after + 1 and shared.last == upto:
-            return shared
+        if shared is not None:
+            known = shared.get((after, upto))
+            if known is not None:
+                return known
         kept = self._kept
         begin = end = self._gone + after + 1 - self.first
-        whole = self._gone + upto + 1 - self.first
-        most = min(whole, begin + BATCH_EVENTS)
+        last = upto
+        if upto - after > BATCH_EVENTS:
+            # Wherever they began, all come to the same places, and share what follows.
+            last = (after + BATCH_EVENTS) // BATCH_EVENTS * BATCH_EVENTS
+        most = self._gone + last + 1 - self.first
         room = BATCH_BYTES - len(kept[begin])
         end += 1
         while end < most and (room := room - len(kept[end])) >= 0:
             end += 1
         batch = Batch(self.run, after + 1, kept[begin:end])
-        several = self.readers > 1 and self.ending is None
-        self._shared = batch if several and end == whole else None
+        if self.readers > 1:
+            self._share((after, upto), batch, BATCH_BYTES - room)
         return batch
 
     def bytes_after(self, after: int) -> int:
@@ -235,6 +252,14 @@ class EventLog:
         return self.first + index - self._gone
 
     # Itself
+
+    def _share(self, asked: tuple[int, int], batch: Batch, size: int) -> None:
+        shared = self._shared
+        if shared is None or self._shared_bytes + size > SHARED_BYTES:
+            shared = self._shared = {}
+            self._shared_bytes = 0
+        shared[asked] = batch
+        self._shared_bytes += size
 
     def _encode(self, known: Known | None = None) -> None:
         assert self._encoder is not None

@@ -82,18 +82,22 @@ class Reader:
             the next one to come.
         ready: Called when there is something to take after `take` returned None; for
             who waits for many readers at once and calls no `next`. Must not wait.
+        turn: Called in place of ``ready`` when it is this reader's turn among several:
+            now is the time to take, and to send.
         lag: How far it may fall behind while it is busy.
     """
 
     __slots__ = (
         "_armed",
         "_closed",
+        "_given",
         "_knew",
         "_lag",
         "_log",
         "_place",
         "_ready",
         "_task",
+        "_turn",
         "_turns",
         "position",
     )
@@ -104,16 +108,20 @@ class Reader:
         start: int = 1,
         *,
         ready: Callable[[], object] | None = None,
+        turn: Callable[[], object] | None = None,
         lag: LogLimits = LAG,
     ) -> None:
         self._log = log
         self._turns = log.turns()
         self._ready = ready
+        self._turn = turn or ready
         self._lag = lag
         self._place = _Place.FRESH
         self._task: Task | None = None
         self._armed = False
         self._closed = False
+        # Whether it has had its batch of this turn. The first one is not waited for.
+        self._given = False
         # The newest event when it took something last. Of several readers each reads in
         # its turn, and so takes less than there is: that part is no delay of its own.
         self._knew = 0
@@ -143,8 +151,9 @@ class Reader:
         if self._closed:
             raise trio.ClosedResourceError
         log = self._log
-        upto = self._turns.visible()
-        if upto <= self.position:
+        turns = self._turns
+        upto = turns.visible()
+        if upto <= self.position or (self._given and turns.paced):
             return self._rest()
         log.encode()
         missed = self._missed()
@@ -157,6 +166,7 @@ class Reader:
             self._place = _Place.BEHIND
             return lagged
         batch = log.batch(self.position, upto)
+        self._given = True
         self.position = batch.last
         self._knew = log.last
         self._place = _Place.LEVEL if batch.last == upto else _Place.BEHIND
@@ -186,6 +196,7 @@ class Reader:
         self._closed = True
         self._turns.readers -= 1
         self._log.tally.readers -= 1
+        self._log.left()
         self._turns.wait_no_more(self)
         if self._task is not None:
             task, self._task = self._task, None
@@ -193,6 +204,7 @@ class Reader:
 
     def wake(self) -> None:
         """For the log: there is more."""
+        self._given = False
         if self._task is not None:
             task, self._task = self._task, None
             reschedule(task)
@@ -200,6 +212,16 @@ class Reader:
             assert self._ready is not None
             self._armed = False
             self._ready()
+
+    def serve(self) -> bool:
+        """For the log: it is its turn. Whether a task comes back from it."""
+        if self._task is not None:
+            self.wake()
+            return True
+        assert self._turn is not None
+        self._given = self._armed = False
+        self._turn()
+        return False
 
     def __aiter__(self) -> Self:
         return self

@@ -25,7 +25,8 @@ class Pacer:
         The call must neither wait nor raise.
         """
         heappush(self._calls, (when, next(self._numbers), call))
-        self._scope.deadline = min(self._scope.deadline, when)
+        if when < self._scope.deadline:
+            self._scope.deadline = when
 
     async def run(self) -> None:
         """Make the calls, until cancelled."""

@@ -8,13 +8,10 @@ trio-websocket makes the handshake, answers pings and closes. The data frames ar
 written to the same stream between its own (`heddle.server.socket_frames`).
 """
 
-import base64
-import binascii
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
 
 import trio
 from msgspec import Raw
@@ -29,7 +26,14 @@ from heddle.server.failures import status_of, told
 from heddle.server.http import Refusal, Request, Upgrade
 from heddle.server.runs import CancelOutcome, RunHandle
 from heddle.server.service import Service
-from heddle.server.socket_input import MAX_PIECES, Incoming
+from heddle.server.socket_handshake import SUBPROTOCOL, check_handshake, check_origin
+from heddle.server.socket_stream import (
+    GOING_AWAY,
+    HANDSHAKE,
+    NO_ANSWER,
+    POLICY_VIOLATION,
+    SharedStream,
+)
 from heddle.server.status_watch import StatusWatch
 from heddle.server.submissions import Boolean, Number, Text, read_field, read_object
 from heddle.server.tokens import authorise, is_token, unauthorised
@@ -37,10 +41,6 @@ from plugins_host import Fault, one_of
 
 if TYPE_CHECKING:
     from heddle.server.workers import Remote
-
-SUBPROTOCOL: Final = "heddle.v1"
-VERSION: Final = "13"
-KEY_BYTES: Final = 16
 
 MAX_FOLLOWED: Final = 1024
 """Runs that one socket follows at a time: many more than a page shows."""
@@ -55,21 +55,8 @@ LONGEST_REF: Final = 256
 ENVELOPE: Final = 64 * 1024
 """Bytes of a message beside the flow and inputs in it."""
 
-HANDSHAKE: Final = 10.0
-"""Seconds until a client must have said who it is."""
-
 PING_EVERY: Final = 30.0
 """Seconds, also the longest until its pong. Proxies give up silence after 60."""
-
-_HEAD_END: Final = b"\r\n\r\n"
-
-GOING_AWAY: Final = 1001
-PROTOCOL_ERROR: Final = 1002
-NO_TEXT: Final = 1007
-POLICY_VIOLATION: Final = 1008
-TOO_BIG: Final = 1009
-NO_ANSWER: Final = 1011
-"""Close codes of RFC 6455, 7.4; the last one as other servers use it when no pong comes."""
 
 
 def open_socket(service: Service, request: Request) -> Upgrade:
@@ -78,8 +65,8 @@ def open_socket(service: Service, request: Request) -> Upgrade:
     Raises:
         Refusal: It asks for none, or may not have one.
     """
-    _check_handshake(request)
-    _check_origin(service, request)
+    check_handshake(request)
+    check_origin(service, request)
     known = service.settings.auth_token is None
     if not known and "authorization" in request.headers:
         authorise(service.settings.auth_token, request)
@@ -95,138 +82,6 @@ def open_socket(service: Service, request: Request) -> Upgrade:
             service.sockets -= 1
 
     return Upgrade(run)
-
-
-def _check_handshake(request: Request) -> None:
-    """What the library would take badly, told in HTTP."""
-    headers = request.headers
-    if request.method != "GET" or (request.upgrade or "").lower() != "websocket":
-        raise Refusal(
-            426,
-            "this is a WebSocket and nothing else",
-            fix=f"Connect with subprotocol {SUBPROTOCOL}.",
-            headers=(("Upgrade", "websocket"),),
-        )
-    if headers.get("sec-websocket-version") != VERSION:
-        raise Refusal(
-            426,
-            f"version {VERSION} of WebSocket is spoken here",
-            headers=(("Upgrade", "websocket"), ("Sec-WebSocket-Version", VERSION)),
-        )
-    try:
-        key = base64.b64decode(headers.get("sec-websocket-key") or "", validate=True)
-    except (binascii.Error, ValueError):
-        key = b""
-    if len(key) != KEY_BYTES:
-        raise Refusal(400, "Sec-WebSocket-Key is missing or none")
-
-
-def _check_origin(service: Service, request: Request) -> None:
-    """No browser asks whether a page may open a socket, so that is looked at here."""
-    origin = request.headers.get("origin")
-    allowed = service.settings.cors_origins
-    if origin is None or origin in allowed or "*" in allowed:
-        return
-    try:
-        own = urlsplit(origin).netloc.lower()
-    except ValueError:
-        own = ""
-    if not own or own != (request.headers.get("host") or "").lower():
-        raise Refusal(
-            403,
-            "pages of this origin may not call",
-            fix="Whoever runs the server can allow it with --cors-origin.",
-        )
-
-
-class SharedStream(Stream):
-    """A stream that two write to: whole frames, one after the other.
-
-    It is read no further than the handshake before `opened` is called: the library would
-    keep what a hasty client sends behind it, and look at it with what comes after only.
-    Behind it a client is cut off whose message never ends; see `Incoming`.
-    """
-
-    def __init__(self, stream: Stream) -> None:
-        self._stream = stream
-        self._turn = trio.Lock()
-        self._rest: bytes | None = None
-        self._opened = trio.Event()
-        self._incoming = Incoming()
-        self._over = False
-        self._connection: WebSocketConnection | None = None
-
-    def opened(self, connection: WebSocketConnection) -> None:
-        """The handshake is over."""
-        self._connection = connection
-        self._opened.set()
-
-    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """Send all of ``data`` when it is its turn."""
-        async with self._turn:
-            if self._over:
-                raise trio.BrokenResourceError
-            self._over = data[0] == socket_frames.CLOSE
-            await self._stream.send_all(data)
-
-    async def end(self, code: int, reason: str) -> None:
-        """Tell the client why nothing more comes, and send nothing more."""
-        with (
-            trio.move_on_after(HANDSHAKE),
-            suppress(trio.BrokenResourceError, trio.ClosedResourceError),
-        ):
-            await self.send_all(socket_frames.close(code, reason))
-        self._over = True
-
-    async def end_broken(self) -> None:
-        """Tell a client whose frames are none, which the library does not."""
-        closed = None if self._connection is None else self._connection.closed
-        if closed is not None and closed.code in (PROTOCOL_ERROR, NO_TEXT):
-            await self.end(closed.code, closed.reason or "")
-
-    async def wait_send_all_might_not_block(self) -> None:
-        """As of the stream."""
-        await self._stream.wait_send_all_might_not_block()
-
-    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
-        """As of the stream; the handshake by itself."""
-        if self._rest is None:
-            # The front has read it to its end, and hands it on in one piece.
-            data = bytes(await self._stream.receive_some(max_bytes))
-            end = data.index(_HEAD_END) + len(_HEAD_END)
-            self._rest = data[end:]
-            return data[:end]
-        if not self._opened.is_set():
-            await self._opened.wait()
-        if self._rest:
-            await trio.lowlevel.checkpoint()
-            data, self._rest = self._rest, b""
-        else:
-            data = await self._receive(max_bytes)
-        incoming = self._incoming
-        incoming.feed(data)
-        if incoming.too_many:
-            await self.end(TOO_BIG, f"a message in more than {MAX_PIECES} pieces")
-            raise trio.BrokenResourceError
-        return data
-
-    async def _receive(self, max_bytes: int | None) -> bytes:
-        """What comes next, if it comes in time."""
-        incoming = self._incoming
-        if incoming.complete:
-            return bytes(await self._stream.receive_some(max_bytes))
-        began = trio.current_time()
-        with trio.move_on_after(incoming.patience):
-            data = bytes(await self._stream.receive_some(max_bytes))
-            incoming.waited(trio.current_time() - began)
-            return data
-        await self.end(POLICY_VIOLATION, "a message took too long to arrive")
-        raise trio.BrokenResourceError
-
-    async def aclose(self) -> None:
-        """As of the stream."""
-        await self.end_broken()
-        await self._stream.aclose()
 
 
 async def _serve(
@@ -299,6 +154,10 @@ class Session:
         self._to_write = trio.Event()
         self._room = trio.Event()
         self._leaving = False
+        # Whether the writing task has nothing to do, and whether a part of what was sent
+        # for it waits for the client.
+        self._resting = False
+        self._unsent = False
 
     # Reading
 
@@ -489,7 +348,12 @@ class Session:
             self._say(socket_frames.error(self._shown(refusal), **told_of))
 
     def _follow(self, run: RunHandle, start: int) -> None:
-        reader = Reader(run.log, start, ready=lambda: self._is_ready(reader))
+        reader = Reader(
+            run.log,
+            start,
+            ready=lambda: self._is_ready(reader),
+            turn=lambda: self._has_turn(reader),
+        )
         self._followed[run.id] = reader
         self._is_ready(reader)
 
@@ -511,11 +375,34 @@ class Session:
         self._ready.append(reader)
         self._to_write.set()
 
+    def _has_turn(self, reader: Reader) -> None:
+        """Write what this reader may read now, at once if nothing is in the way.
+
+        Of a crowd that follows one run, each would cost it a switch between tasks.
+        """
+        self._ready.append(reader)
+        if (
+            not self._resting
+            or self._to_write.is_set()
+            or not self._stream.free
+            or self._leaving
+            or self._socket.closed is not None
+        ):
+            self._to_write.set()
+            return
+        data = self._collect()
+        if data:
+            self._unsent = not self._stream.send_at_once(data)
+        if self._unsent or self._ready:
+            self._to_write.set()
+
     async def write(self) -> None:
         """Write what there is, as the client takes it."""
         while True:
-            data = self._collect()
-            if data:
+            # What is left of a write that could not be whole at once goes first.
+            data = b"" if self._unsent else self._collect()
+            if data or self._unsent:
+                self._unsent = False
                 if self._socket.closed is None:
                     await self._stream.send_all(data)
                 self._room.set()
@@ -524,7 +411,9 @@ class Session:
                 return
             else:
                 self._to_write = trio.Event()
+                self._resting = True
                 await self._to_write.wait()
+                self._resting = False
 
     @property
     def _busy(self) -> bool:

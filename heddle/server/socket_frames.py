@@ -13,7 +13,7 @@ import msgspec
 
 from heddle.server.endings import Cancelled, Completed, Ended, Failed, ShownError
 
-CLOSE: Final = 0x88
+CLOSING: Final = b"\x88"
 """The first byte of the frame that ends a connection."""
 
 LONGEST_REASON: Final = 123
@@ -36,7 +36,7 @@ def frame(payload: bytes) -> bytes:
 def close(code: int, reason: str) -> bytes:
     """The frame that ends a connection; of a long reason its beginning."""
     payload = code.to_bytes(2) + reason.encode("ascii", "replace")[:LONGEST_REASON]
-    return bytes((CLOSE, len(payload))) + payload
+    return CLOSING + bytes((len(payload),)) + payload
 
 
 def message(objects: Sequence[bytes]) -> bytes:

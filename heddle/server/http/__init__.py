@@ -10,7 +10,7 @@ What is not exported here is nobody else's business.
 """
 
 from heddle.server.http.answers import HandlerMisuse
-from heddle.server.http.connection import Report
+from heddle.server.http.connection import Report, UpgradedStream
 from heddle.server.http.fields import Fields, Headers
 from heddle.server.http.limits import Limits
 from heddle.server.http.listen import (
@@ -55,6 +55,7 @@ __all__ = [
     "Server",
     "StreamedResponse",
     "Upgrade",
+    "UpgradedStream",
     "Writer",
     "bind",
     "bind_path",

@@ -519,6 +519,9 @@ class UpgradedStream(Stream):
         self._kept = replay
         self._closed = False
         self._sending = trio.Lock()
+        # Whether the wire has a rest of what was sent at once, and whether that failed.
+        self._left = False
+        self._gone = False
         # The waits that closing ends.
         self._waits: set[trio.CancelScope] = set()
 
@@ -531,15 +534,45 @@ class UpgradedStream(Stream):
         try:
             if self._closed:
                 raise trio.ClosedResourceError
-            if self._wire.torn:
+            if self._left:
+                self._left = False
+                with self._waiting():
+                    await self._wire.finish_sending()
+            if self._wire.torn or self._gone:
                 raise trio.BrokenResourceError
-            if not self._wire.send_at_once(bytes(data)):
+            if data and not self._wire.send_at_once(bytes(data)):
                 with self._waiting():
                     await self._wire.finish_sending()
         except Gone as error:
             raise trio.BrokenResourceError from error
         finally:
             self._sending.release()
+
+    @property
+    def free(self) -> bool:
+        """Whether something may be sent at once: nobody is sending, and nothing is left."""
+        return not (
+            self._closed
+            or self._left
+            or self._gone
+            or self._wire.torn
+            or self._sending.locked()
+        )
+
+    def send_at_once(self, data: bytes) -> bool:
+        """Send without waiting, which is to be `free`.
+
+        Returns:
+            Whether all of it is sent. Else `send_all` must follow, if only of nothing: the
+            rest goes before what it sends, and what has failed is raised there.
+        """
+        try:
+            sent = self._wire.send_at_once(data)
+        except Gone:
+            self._gone = True
+            return False
+        self._left = not sent
+        return sent
 
     async def wait_send_all_might_not_block(self) -> None:
         """Let others go first; the wire can't tell more than that."""

@@ -25,7 +25,14 @@ from heddle.events import (
     Warned,
 )
 from heddle.server.endings import Cancelled, Completed, Ended, ShownError, concealing
-from heddle.server.event_log import BATCH_BYTES, BATCH_EVENTS, Batch, EventLog, LogLimits
+from heddle.server.event_log import (
+    BATCH_BYTES,
+    BATCH_EVENTS,
+    SHARED_BYTES,
+    Batch,
+    EventLog,
+    LogLimits,
+)
 from heddle.server.event_reader import LAG, Item, Lagged, Reader
 from heddle.server.pacer import Pacer
 
@@ -110,6 +117,42 @@ def test_readers_who_are_level_share_what_they_send() -> None:
         assert isinstance(batch, Batch)
         assert batch.framed(framing) == b"".join(batch.events)
     assert made == [1]
+
+
+def test_readers_who_go_through_the_past_share_it_wherever_they_began() -> None:
+    made: list[int] = []
+
+    def framing(_run: str, first: int, events: Sequence[bytes]) -> bytes:
+        made.append(first)
+        return b"".join(events)
+
+    log = EventLog("r")
+    fill(log, 5 * BATCH_EVENTS + 7)
+    readers = [Reader(log, start) for start in (1, 1, 1, 500, BATCH_EVENTS + 1)]
+    log.finish(ENDED)
+    seen: list[int] = []
+    while any(items := [reader.take() for reader in readers]):
+        for item in items:
+            if isinstance(item, Batch):
+                seen.append(len(numbers(item)))
+                item.framed(framing)
+    assert sum(seen) == 3 * log.last + (log.last - 499) + (log.last - BATCH_EVENTS)
+    # Two where they begin, and then one for all.
+    assert sorted(made) == [1, 500, *(n * BATCH_EVENTS + 1 for n in range(1, 6))]
+
+
+def test_what_readers_share_is_bounded() -> None:
+    log = EventLog("r", limits=LogLimits(bytes=16 * SHARED_BYTES))
+    fill(log, 100, size=SHARED_BYTES // 10)
+    one, other = Reader(log), Reader(log)
+    drain(one)
+    assert log._shared is not None
+    kept = [each for batch in log._shared.values() for each in batch.events]
+    assert len(kept) > 1
+    assert sum(map(len, kept)) <= SHARED_BYTES
+    other.close()
+    one.close()
+    assert log._shared is None
 
 
 def test_readers_who_are_not_level_are_each_given_all_that_they_lack() -> None:
@@ -392,6 +435,26 @@ def test_who_waits_for_many_readers_is_told_once_when_there_is_something() -> No
     log.finish(ENDED)
     assert told == ["ready", "ready"]
     assert reader.take() is ENDED
+
+
+async def test_one_of_several_has_one_batch_a_turn(autojump_clock: MockClock) -> None:
+    pacer = Pacer()
+    log = EventLog("r", pace=pacer)
+    turns: list[float] = []
+    reader = Reader(log, ready=turns.clear, turn=lambda: turns.append(trio.current_time()))
+    Reader(log)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(pacer.run)
+        fill(log, 3 * BATCH_EVENTS)
+        assert reader.take() is None  # it is there since before them
+        for turn in range(1, 4):
+            await trio.sleep(1)
+            assert len(turns) == turn
+            assert len(numbers(reader.take())) == BATCH_EVENTS
+            assert reader.take() is None
+        await trio.sleep(1)
+        assert len(turns) == 3
+        nursery.cancel_scope.cancel()
 
 
 def test_a_reader_that_cannot_be_woken_is_nobody_elses_trouble(

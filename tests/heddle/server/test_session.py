@@ -17,7 +17,7 @@ from trio.testing import (
 )
 from trio_websocket import ConnectionClosed, WebSocketConnection, wrap_client_stream
 
-from heddle.server import socket, socket_input
+from heddle.server import socket, socket_input, socket_stream
 from heddle.server.runs import RunHandle, Runs
 from heddle.server.settings import Settings
 from tests.heddle.server.serving import HANDSHAKE
@@ -75,7 +75,7 @@ async def served(
         found = Served(client, stream, runs)
 
         async def serve() -> None:
-            shared = socket.SharedStream(stream)
+            shared = socket_stream.SharedStream(stream)
             await socket._serve(service, shared, known=token is None)
             found.ended.set()
 
@@ -111,7 +111,7 @@ async def test_who_never_says_who_it_is_is_not_waited_for(
         with pytest.raises(ConnectionClosed):
             await ws.get_message()
         await found.ended.wait()
-        assert trio.current_time() == socket.HANDSHAKE
+        assert trio.current_time() == socket_stream.HANDSHAKE
 
 
 async def closed_with(client: Stream) -> int:

@@ -4,7 +4,7 @@ import json
 import signal
 import socket as sockets
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -440,6 +440,29 @@ async def test_a_reader_that_stops_is_told_what_it_missed_and_the_run_goes_on(
         assert missed
         assert served.metric("process_resident_memory_bytes") < 200e6
         assert served.metric("heddle_stream_lags_total") == missed
+
+
+async def test_a_crowd_that_follows_one_run_is_told_everything(tmp_path: Path) -> None:
+    told: list[list[dict[str, Any]]] = []
+    flags = ("--max-iterations", "800")
+    with server(tmp_path, *flags) as served:
+
+        async def follow(client: Client, run: str) -> None:
+            await client.say(type="subscribe", run=run)
+            told.append(await client.until(type="end"))
+
+        async with AsyncExitStack() as stack:
+            crowd = [await stack.enter_async_context(connected(served)) for _ in range(6)]
+            inputs = {"branching_mapping_key": "on"}
+            run = await crowd[0].run(flow=LOOPING, inputs=inputs, detach=True)
+            async with trio.open_nursery() as nursery:
+                for client in crowd[1:]:
+                    nursery.start_soon(follow, client, run)
+                told.append(await crowd[0].until(type="end"))
+    assert len(told) == 6
+    assert len(told[0]) > 1600
+    assert all(each == told[0] for each in told)
+    assert [each["seq"] for each in told[0][:-1]] == list(range(1, len(told[0])))
 
 
 async def test_a_socket_says_who_it_is(tmp_path: Path) -> None:

@@ -1,5 +1,8 @@
 """Connections that go on as something else, above all WebSocket by trio-websocket."""
 
+import socket
+import struct
+
 import pytest
 import trio
 import trio_websocket
@@ -13,6 +16,7 @@ from heddle.server.http import (
     Request,
     Response,
     Upgrade,
+    UpgradedStream,
 )
 from tests.heddle.server.http.support import GET, HOST, post, serving, until
 
@@ -132,6 +136,62 @@ async def test_what_several_tasks_send_is_never_mixed() -> None:
         assert {data[start : start + size] for start in range(0, 3 * size, size)} == {
             bytes((letter,)) * size for letter in b"abc"
         }
+
+
+async def test_what_is_sent_at_once_comes_before_what_is_sent_next() -> None:
+    size = 8_000_000
+    free: list[bool] = []
+
+    async def write(stream: Stream) -> None:
+        assert isinstance(stream, UpgradedStream)
+        assert stream.free
+        assert stream.send_at_once(b"a")
+        assert not stream.send_at_once(b"b" * size)
+        free.append(stream.free)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(stream.send_all, b"c")
+            await wait_all_tasks_blocked()
+            free.append(stream.free)
+        await stream.send_all(b"")
+        free.append(stream.free)
+        await stream.aclose()
+        free.append(stream.free)
+
+    async def handler(request: Request) -> Answer:
+        return Upgrade(write)
+
+    async with serving(handler) as served, served.connect() as peer:
+        await peer.send(ASK)
+        await until(lambda: len(free) == 2)
+        assert await peer.rest() == b"a" + b"b" * size + b"c"
+    assert free == [False, False, True, False]
+
+
+async def test_what_cannot_be_sent_at_once_fails_where_it_is_waited_for() -> None:
+    gone = trio.Event()
+
+    async def write(stream: Stream) -> None:
+        assert isinstance(stream, UpgradedStream)
+        with pytest.raises(trio.BrokenResourceError):
+            while True:
+                await stream.receive_some()
+        while stream.send_at_once(b"x"):
+            pass
+        assert not stream.free
+        with pytest.raises(trio.BrokenResourceError):
+            await stream.send_all(b"")
+        gone.set()
+
+    async def handler(request: Request) -> Answer:
+        return Upgrade(write)
+
+    async with serving(handler) as served, served.connect() as peer:
+        await peer.send(ASK)
+        assert isinstance(peer.stream, trio.SocketStream)
+        linger = struct.pack("ii", 1, 0)
+        peer.stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        await peer.stream.aclose()
+        await gone.wait()
 
 
 async def test_nothing_is_sent_behind_half_a_message() -> None:
