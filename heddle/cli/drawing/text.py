@@ -277,7 +277,7 @@ class _Drawing:
             for index, (above, below, chain) in enumerate(parts)
         }
         lanes = tracks(ways)
-        count = max(lanes.values(), default=-1) + 1
+        count = max((each.row + 1 for lane in lanes.values() for each in lane), default=0)
         up = any(chain.upwards and above < boxes for above, _, chain in parts)
         arrows = any(below < boxes and not chain.upwards for _, below, chain in parts)
         first = row + up
@@ -285,14 +285,15 @@ class _Drawing:
         for index, (above, below, chain) in enumerate(parts):
             source, target = ways[index]
             down = self._down(chain.link)
-            lane = lanes.get(index)
-            turn = last if lane is None else first + lane
-            for each in range(row, turn):
-                canvas.down(each, source, down)
-            for each in range(turn + (lane is not None), last + arrows):
-                canvas.down(each, target, down)
-            if lane is not None:
-                self._turn(canvas, turn, source, target, chain.link)
+            column, top = source, row
+            for across in lanes.get(index, ()):
+                turn = first + across.row
+                for each in range(top, turn):
+                    canvas.down(each, column, down)
+                self._turn(canvas, turn, column, across.to, chain.link)
+                column, top = across.to, turn + 1
+            for each in range(top, last + arrows):
+                canvas.down(each, column, down)
             if chain.upwards and above < boxes:
                 canvas.put(row, source, self._signs.above)
             if not chain.upwards and below < boxes:

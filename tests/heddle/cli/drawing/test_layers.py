@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from heddle.cli.drawing.layers import Link, arrange
 from heddle.cli.drawing.spacing import spaced
-from heddle.cli.drawing.tracks import rows
+from heddle.cli.drawing.tracks import Across, rows
 
 Graphs = st.integers(1, 12).flatmap(
     lambda boxes: st.tuples(
@@ -78,27 +78,58 @@ def test_a_circle_is_broken_where_it_closes() -> None:
     assert [chain.upwards for chain in arranged.chains] == [False, False, True]
 
 
-@given(
-    st.lists(st.integers(0, 30), unique=True, max_size=10).flatmap(
-        lambda upper: st.permutations(range(31)).map(
-            lambda lower: dict(enumerate(zip(upper, lower, strict=False)))
-        )
+WAYS = st.lists(st.integers(0, 30), unique=True, max_size=10).flatmap(
+    lambda upper: (st.permutations(range(31)) | st.permutations(upper)).map(
+        lambda lower: dict(enumerate(zip(upper, lower, strict=False)))
     )
 )
+
+
+def across(ways: dict[int, tuple[int, int]]) -> list[tuple[int, int, int]]:
+    """All parts along a row: which, and from where to where."""
+    found = []
+    for way, parts in rows(ways).items():
+        column = ways[way][0]
+        for each in parts:
+            found.append((each.row, *sorted((column, each.to))))
+            column = each.to
+    return found
+
+
+@given(WAYS)
 def test_ways_across_share_no_part_of_a_row(ways: dict[int, tuple[int, int]]) -> None:
     found = rows(ways)
     assert set(found) == {way for way, (upper, lower) in ways.items() if upper != lower}
-    for one, other in combinations(found, 2):
-        if found[one] == found[other]:
-            (a, b), (c, d) = sorted(ways[one]), sorted(ways[other])
-            assert b < c or d < a
+    assert all(found[way][-1].to == ways[way][1] for way in found)
+    for (row, a, b), (other, c, d) in combinations(across(ways), 2):
+        assert row != other or b < c or d < a
+
+
+@given(WAYS)
+def test_ways_share_no_part_of_a_column(ways: dict[int, tuple[int, int]]) -> None:
+    taken: set[tuple[int, int]] = set()
+    count = max((row + 1 for row, _, _ in across(ways)), default=0)
+    for way, (upper, _) in ways.items():
+        column, top = upper, -1
+        cells: set[tuple[int, int]] = set()
+        for each in rows(ways).get(way, ()):
+            cells |= {(row, column) for row in range(top, each.row + 1)}
+            column, top = each.to, each.row
+        cells |= {(row, column) for row in range(top, count + 1)}
+        assert not cells & taken
+        taken |= cells
 
 
 def test_who_begins_in_a_column_turns_above_who_ends_there() -> None:
     ways = {0: (0, 4), 1: (4, 8), 2: (8, 12)}
     found = rows(ways)
-    assert found[2] < found[1] < found[0]
+    assert found == {2: (Across(0, 12),), 1: (Across(1, 8),), 0: (Across(2, 4),)}
 
 
-def test_ways_that_trade_places_are_both_drawn() -> None:
-    assert sorted(rows({0: (0, 4), 1: (4, 0)}).values()) == [0, 1]
+def test_where_ways_trade_places_one_goes_by_a_column_of_its_own() -> None:
+    assert rows({0: (0, 4), 1: (4, 0)}) == {
+        0: (Across(0, 2), Across(2, 4)),
+        1: (Across(1, 0),),
+    }
+    # There is no room between them.
+    assert rows({0: (0, 1), 1: (1, 0)})[0] == (Across(0, 3), Across(2, 1))
