@@ -3,8 +3,8 @@
     {"title": "city", "type": "string", "description": "…", "default": "Zürich"}
 
 The title is the name that placeholders and edges use, so it can't hold blanks, quotes,
-braces, commas or periods. The schema itself is looked at as far as its shape goes:
-types by their names, and sub-schemas where a schema belongs.
+braces, commas or periods. The schema itself is looked at as far as its shape goes: types by
+their names, sub-schemas where a schema belongs, and what other keywords may hold.
 """
 
 import re
@@ -15,6 +15,7 @@ from typing import Any, Final
 from msgspec import UNSET
 
 from heddle.spec.component import Property
+from heddle.spec.keywords import KEYWORDS, wanted
 from heddle.spec.problems import Path, Problem, Problems, TooManyProblems, shown
 from plugins_host import one_of
 
@@ -23,10 +24,18 @@ _TITLE: Final = re.compile(r"[^\s\"'{},.]+")
 JSON_TYPES: Final = frozenset(
     ("string", "integer", "number", "boolean", "null", "array", "object")
 )
-_SCHEMAS: Final = frozenset(("items", "additionalProperties", "not", "contains"))
+_SCHEMAS: Final = frozenset(
+    (
+        *("items", "additionalProperties", "not", "contains", "if", "then", "else"),
+        *("propertyNames", "unevaluatedItems", "unevaluatedProperties"),
+    )
+)
 _SCHEMA_LISTS: Final = frozenset(("anyOf", "oneOf", "allOf", "prefixItems"))
-_SCHEMA_MAPS: Final = frozenset(("properties", "$defs", "definitions", "patternProperties"))
+_SCHEMA_MAPS: Final = frozenset(
+    ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas")
+)
 _WITH_SCHEMAS: Final = _SCHEMAS | _SCHEMA_LISTS | _SCHEMA_MAPS
+_LOOKED_AT: Final = _WITH_SCHEMAS | KEYWORDS.keys()
 
 
 def read_properties(raw: Sequence[Any]) -> tuple[tuple[Property, ...], list[Problem]]:
@@ -59,7 +68,7 @@ def read_property(raw: Any, path: Path, problems: Problems) -> Property | None:
     title: Any = raw.get("title")
     if type(title) is not str or not _TITLE.fullmatch(title):
         _refuse_title(raw, path, problems)
-    check_schema(raw, path, problems)
+    check_schema(raw, path, problems, keywords=True)
     if len(problems) != before:
         return None
     return Property(title, raw, raw.get("default", UNSET))
@@ -87,8 +96,14 @@ def schema_flaw(schema: Any) -> Problem | None:
     return problems.found[0] if problems.found else None
 
 
-def check_schema(schema: Any, path: Path, problems: Problems) -> None:
-    """Add what is wrong with the shape of a JSON Schema."""
+def check_schema(
+    schema: Any, path: Path, problems: Problems, *, keywords: bool = False
+) -> None:
+    """Add what is wrong with the shape of a JSON Schema.
+
+    With ``keywords`` also what is wrong under those that hold no schemas: of one that
+    somebody else's program gives, the shape is all that is relied on.
+    """
     if type(schema) is not dict:
         if type(schema) is not bool:
             problems.add(path, f"{shown(schema)} is not a JSON Schema", "Write an object.")
@@ -96,26 +111,32 @@ def check_schema(schema: Any, path: Path, problems: Problems) -> None:
     kind = schema.get("type")
     if (type(kind) is not str or kind not in JSON_TYPES) and "type" in schema:
         _check_types(kind, (path, "type"), problems)
-    if _WITH_SCHEMAS.isdisjoint(schema):
+    looked_at = _LOOKED_AT if keywords else _WITH_SCHEMAS
+    if looked_at.isdisjoint(schema):
         return
     for key, value in schema.items():
-        if key in _WITH_SCHEMAS:
-            _check_keyword(key, value, (path, key), problems)
+        if key in looked_at:
+            _check_keyword(key, value, (path, key), problems, keywords=keywords)
 
 
-def _check_keyword(key: str, value: Any, path: Path, problems: Problems) -> None:
-    """Look at sub-schemas; the values of other keywords are their own affair."""
-    if key in _SCHEMAS:
-        check_schema(value, path, problems)
-    elif key in _SCHEMA_LISTS and type(value) is list:
+def _check_keyword(
+    key: str, value: Any, path: Path, problems: Problems, *, keywords: bool
+) -> None:
+    """Look at sub-schemas, and at what is to be a number, a text or the like."""
+    if key in KEYWORDS:
+        if belongs := wanted(key, value):
+            problems.add(path, f"this is {shown(value)} where {belongs} belongs")
+    elif key in _SCHEMAS:
+        check_schema(value, path, problems, keywords=keywords)
+    elif key in _SCHEMA_LISTS and type(value) is list and (value or not keywords):
         for index, schema in enumerate(value):
-            check_schema(schema, (path, index), problems)
+            check_schema(schema, (path, index), problems, keywords=keywords)
     elif key in _SCHEMA_MAPS and type(value) is dict:
         for name, schema in value.items():
-            check_schema(schema, (path, name), problems)
+            check_schema(schema, (path, name), problems, keywords=keywords)
     else:
-        wanted = "a list of schemas" if key in _SCHEMA_LISTS else "an object of schemas"
-        problems.add(path, f"this is {shown(value)} where {wanted} belongs")
+        belongs = "a list of schemas" if key in _SCHEMA_LISTS else "an object of schemas"
+        problems.add(path, f"this is {shown(value)} where {belongs} belongs")
 
 
 def _check_types(kind: Any, path: Path, problems: Problems) -> None:
