@@ -41,11 +41,13 @@ from tests.conformance.official.differing import (
     ONLY_OURS_READS,
     ONLY_OURS_REFUSES,
     READ,
+    START_INPUTS,
     TEAM_INPUTS,
 )
 from tests.conformance.official.flows import BUILT, chain, end, start
 from tests.conformance.official.refusing import documents
 from tests.heddle.spec import test_third_party as others
+from tests.heddle.spec.documents import flow
 from tests.support.cases import CASES, MISSING
 
 ROOT: Final = Path(__file__).parents[2]
@@ -227,6 +229,21 @@ def test_the_probes_are_read_alike() -> None:
     assert len(probes) == 50
 
 
+def test_one_list_of_a_start_and_of_an_end_is_both_but_for_a_reason() -> None:
+    document = flow()
+    parts = document["$referenced_components"]
+    for name, part in parts.items():
+        # What has no id is given one, by each of the two another.
+        part["id"] = name
+    parts["end"]["inputs"] = parts["end"].pop("outputs")
+    text = json.dumps(document)
+    assert unlike(read_document(text.encode()).root, theirs(text)) == []
+    parts["start"]["outputs"] = parts["start"].pop("inputs")
+    text = json.dumps(document)
+    [found] = unlike(read_document(text.encode()).root, theirs(text))
+    assert found.endswith(START_INPUTS)
+
+
 # --- what is refused ----------------------------------------------------------------
 
 
@@ -327,8 +344,8 @@ def test_a_difference_is_seen() -> None:
     built = BUILT["flow_of_a_tool"]
     assert isinstance(built, TheirFlow)
     seen = 0
-    for field, flow in changed(json.loads(WRITE.to_json(built))):
-        found = unlike(read_document(json.dumps(flow).encode()).root, built)
+    for field, other in changed(json.loads(WRITE.to_json(built))):
+        found = unlike(read_document(json.dumps(other).encode()).root, built)
         assert found, field
         assert all(each.startswith(f"$.{field}") for each in found), found
         seen += 1

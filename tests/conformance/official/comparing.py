@@ -20,6 +20,7 @@ from heddle.engine.shapes import Shape, reductions, shape_of
 from heddle.spec import (
     Component,
     ComponentWithIO,
+    EndNode,
     Flow,
     LlmGenerationConfig,
     Node,
@@ -150,7 +151,8 @@ class _Walk:
             if declared:
                 yield from self.compare(declared, getattr(theirs, side), f"{path}.{side}")
             elif shape is not None:
-                known = {each.title for each in getattr(shape, side)}
+                listed = shape.inputs if isinstance(ours, EndNode) else getattr(shape, side)
+                known = {each.title for each in listed}
                 known |= (shape.takes if side == "inputs" else shape.gives) or frozenset()
                 found = {each.title for each in getattr(theirs, side)}
                 if known != found:

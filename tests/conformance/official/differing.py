@@ -92,6 +92,10 @@ TEAM_INPUTS: Final = "inputs: ['what', 'who'] is []"
 """A team that declares no inputs takes those of whoever talks to the user: what its
 instructions name could be given by nobody else. pyagentspec infers none."""
 
+START_INPUTS: Final = ".start_node.inputs: [] is ['name']"
+"""A StartNode that lists nothing but outputs documents them, and enforces none. pyagentspec
+takes them for its inputs, too."""
+
 MORE_FLOWS: Final[Mapping[str, frozenset[tuple[str, str]]]] = {
     "what is not known may fit: the value is looked at when it flows": frozenset(
         {("any", other) for other in ("integer", "number", "boolean", "null", "closed")}
