@@ -5,7 +5,7 @@
       ⠹ librarian  3.3 s
     █
 
-Events are only noted as they come. A task draws, at most every `EACH` seconds and only
+Events only change a tree as they come. A task draws, at most every `EACH` seconds and only
 while the terminal takes what it is given, so a flood of events or a paused terminal
 holds up nothing: what is drawn is always the newest state. The cursor stays visible and
 no mode of the terminal is changed: whatever ends the process leaves it usable.
@@ -29,7 +29,7 @@ from heddle.cli.run_summary import summary
 from heddle.cli.run_tree import RunTree
 from heddle.cli.telling import STYLES, Marks, Spans, marks_for
 from heddle.cli.tree_rows import rows
-from heddle.events import Event
+from heddle.events import Event, TokenDelta
 
 if TYPE_CHECKING:
     from heddle.policy_counts import PolicyCounts
@@ -39,8 +39,6 @@ STDERR: Final = 2
 EACH: Final = 0.1
 # Bytes that may wait for the terminal.
 OUTLET_WAITING: Final = 1024 * 1024
-# Events that are noted and not yet looked at.
-EVENTS_WAITING: Final = 2048
 # Characters of lines that wait to be left above the picture. A terminal that takes them
 # is given them at once from the first on; one that does not loses those over the second.
 LINES_AT_ONCE: Final = 32 * 1024
@@ -85,7 +83,6 @@ class Live:
         self._region = Region(colours=not os.environ.get("NO_COLOR"))
         self._outlet = Outlet(STDERR, most=OUTLET_WAITING)
         self.outlets = (self._outlet,)
-        self._happened: list[tuple[float, Event]] = []
         self._above: list[Spans] = []
         self._waiting = 0
         self._left_out = 0
@@ -94,28 +91,28 @@ class Live:
     async def animate(self) -> None:
         """Draw until cancelled."""
         while True:
-            self._fold()
             if self._outlet.idle:
                 self._draw()
             await trio.sleep(EACH)
 
     def see(self, event: Event, /) -> None:
         """Note what happened."""
-        self._happened.append((self._clock(), event))
+        if type(event) is TokenDelta:
+            self._tree.hear(event)
+        else:
+            self._tree.see(event, self._clock())
+            if self._tree.leaving:
+                self._take_leaving()
         if self._verbose is not None:
             for text in self._verbose.lines(event):
                 self._leave(_plain(text))
-        if len(self._happened) > EVENTS_WAITING:
-            self._fold()
 
     def remark(self, text: str, /) -> None:
         """Leave it above the picture."""
-        self._fold()
         self._leave(_plain(text))
 
     def ended(self, error: Exception | None, /) -> None:
         """Leave a summary in the place of the picture."""
-        self._fold()
         self._tree.ended(error, self._clock())
         self._take_leaving()
         if self._tree.begun:
@@ -126,12 +123,6 @@ class Live:
                 stopped=isinstance(error, Interrupted),
             )
         self._draw(picture=False)
-
-    def _fold(self) -> None:
-        if self._happened:
-            happened, self._happened = self._happened, []
-            self._tree.fold(happened)
-            self._take_leaving()
 
     def _take_leaving(self) -> None:
         leaving, self._tree.leaving = self._tree.leaving, []

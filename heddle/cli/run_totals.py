@@ -137,7 +137,7 @@ class Totals:
         return sum(counted[1:], counted[0]) if counted else None
 
     def _node(self, key: NodePath) -> NodeTotal:
-        name: Name = key if len(key) == 1 else tuple(s for s in key if isinstance(s, str))  # type: ignore[assignment]
+        name: Name = key if len(key) == 1 else tuple([s for s in key if type(s) is str])  # type: ignore[assignment]
         found = self.nodes.get(name)
         if found is None:
             if len(self.nodes) >= MOST:

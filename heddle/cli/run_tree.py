@@ -34,7 +34,7 @@ from heddle.events import (
     ToolReturned,
     Warned,
 )
-from plugins_host import NodePath
+from plugins_host import NodePath, Usage
 
 Key: TypeAlias = NodePath
 """From the outermost node to this one."""
@@ -84,8 +84,8 @@ class TreeNode:
     """A node of the flow, or the flow itself, and what is under it.
 
     Attributes:
-        label: What to call it under its parent.
         key: Where it is.
+        title: What the run is called; "" for a node.
         since: When it began, in the seconds of the clock.
         took: How long it was at work, once it is not.
         attempt: Which try this is, from 1.
@@ -94,55 +94,49 @@ class TreeNode:
         older: Tool calls before those.
         rounds: The last round of its agent that called a tool.
         calls: Tool calls that it made.
-        ended: The event that it ended with.
+        usage: The tokens of its model calls, once it has ended and when they were counted.
+        model_calls: How many of these there were.
         running: The nodes under it that are at work, by where they are.
         done: The last ones that are not.
         gone: How many more there were.
     """
 
-    __slots__ = (
-        "attempt",
-        "calls",
-        "done",
-        "ended",
-        "entries",
-        "error",
-        "gone",
-        "key",
-        "label",
-        "older",
-        "open",
-        "parent",
-        "phase",
-        "pieces",
-        "rounds",
-        "running",
-        "since",
-        "speaker",
-        "took",
-    )
+    # Most nodes have none of these, and a run may have many nodes.
+    title = ""
+    took = 0.0
+    phase = Phase.RUNNING
+    attempt = 1
+    error = ""
+    entries: deque[Call | Note] | None = None
+    open: dict[str, Call] | None = None
+    running: "dict[Key, TreeNode] | None" = None
+    done: "deque[TreeNode] | None" = None
+    pieces: list[str] | None = None
+    older = 0
+    rounds = 0
+    calls = 0
+    gone = 0
+    speaker: str | None = None
+    usage: Usage | None = None
+    model_calls = 0
 
-    def __init__(self, label: str, key: Key, since: float, parent: "TreeNode | None"):
-        self.label = label
+    def __init__(self, key: Key, since: float, parent: "TreeNode | None") -> None:
         self.key = key
         self.since = since
         self.parent = parent
-        self.took = 0.0
-        self.phase = Phase.RUNNING
-        self.attempt = 1
-        self.error = ""
-        # Most nodes have none of these, and a run may have many nodes.
-        self.entries: deque[Call | Note] | None = None
-        self.open: dict[str, Call] | None = None
-        self.running: dict[Key, TreeNode] | None = None
-        self.done: deque[TreeNode] | None = None
-        self.pieces: list[str] | None = None
-        self.older = 0
-        self.rounds = 0
-        self.calls = 0
-        self.gone = 0
-        self.speaker: str | None = None
-        self.ended: NodeCompleted | NodeFailed | None = None
+
+    @property
+    def label(self) -> str:
+        """What to call it under its parent."""
+        # Most nodes of a large run are never drawn.
+        return self.title or _label(self.key)
+
+    def spent(self, event: NodeCompleted | NodeFailed) -> None:
+        """Keep of an event what is told of it. Its state may be large."""
+        if event.model_calls:
+            self.model_calls = event.model_calls
+        if event.usage is not None:
+            self.usage = event.usage
 
     @property
     def text(self) -> str:
@@ -178,26 +172,44 @@ class RunTree:
         marks: Marks,
         shown: Iterable[str] = (),
     ) -> None:
-        self.root = TreeNode(line(title, most=NAME_SHOWN), (), now, None)
+        self.root = TreeNode((), now, None)
+        self.root.title = line(title, most=NAME_SHOWN)
         self.totals = Totals()
         self.leaving: list[Spans] = []
         self.begun = False
         self._marks = marks
         self._shown = frozenset(shown)
         self._running: dict[Key, TreeNode] = {}
+        # Whose text came last. Pieces of text are most of what happens, and mostly of
+        # the same node as the one before.
+        self._heard = self.root
+        self._last = TokenDelta("", "")
 
     @property
     def running(self) -> int:
         """Nodes at work."""
         return len(self._running)
 
-    def fold(self, happened: Iterable[tuple[float, Event]]) -> None:
-        """Note what happened, each with its time."""
-        handlers = self._HANDLERS
-        for now, event in happened:
-            handler = handlers.get(type(event))
-            if handler is not None:
-                handler(self, event, now)
+    def see(self, event: Event, now: float) -> None:
+        """Note what happened, and when."""
+        handler = self._HANDLERS.get(type(event))
+        if handler is not None:
+            handler(self, event, now)
+
+    def hear(self, event: TokenDelta) -> None:
+        """Note a piece of text, whenever it came."""
+        # The same objects; what is only equal takes the long way.
+        last = self._last
+        if (
+            event.node_path is last.node_path
+            and event.node_name is last.node_name
+            and event.agent is last.agent
+        ):
+            pieces = self._heard.pieces
+            if pieces is not None and len(pieces) < PIECES:
+                pieces.append(event.delta)
+                return
+        self._hear_anew(event)
 
     def ended(self, error: BaseException | None, now: float) -> None:
         """The run is over, or was given up."""
@@ -217,7 +229,7 @@ class RunTree:
         parent = self._parent(key)
         node = self._again(parent, key) if event.attempt > 1 else None
         if node is None:
-            node = TreeNode(_label(key), key, now, parent)
+            node = TreeNode(key, now, parent)
         node.attempt = event.attempt
         self._running[key] = node
         if parent.running is None:
@@ -231,7 +243,8 @@ class RunTree:
             return None
         assert parent.done is not None
         parent.done.remove(node)
-        node.phase, node.ended = Phase.RUNNING, None
+        node.phase = Phase.RUNNING
+        node.usage, node.model_calls = None, 0
         self._enter(node, Note(failure=node.error))
         node.error = ""
         return node
@@ -249,7 +262,8 @@ class RunTree:
             # A policy put a result in the place of its failure.
             node = self._failed(self._parent(key), key)
             if node is not None:
-                node.phase, node.ended = Phase.DONE, event
+                node.phase = Phase.DONE
+                node.spent(event)
                 failure, node.error = node.error, ""
                 self._leave(Note(failure=failure), node)
                 self.totals.node_replaced(key)
@@ -268,7 +282,8 @@ class RunTree:
         parent = node.parent
         assert parent is not None
         assert parent.running is not None
-        node.phase, node.ended, node.took = phase, event, now - node.since
+        node.phase, node.took = phase, now - node.since
+        node.spent(event)
         parent.running.pop(node.key, None)
         if parent.done is None:
             parent.done = deque()
@@ -280,7 +295,10 @@ class RunTree:
             self._collapse(node)
         if node.entries:
             self._leave_notes(node)
-        node.pieces = node.open = None
+        if node.pieces is not None:
+            node.pieces = None
+        if node.open is not None:
+            node.open = None
         self.totals.node_ended(node.key, phase is Phase.FAILED, event, node.took)
 
     def _collapse(self, node: TreeNode) -> None:
@@ -304,9 +322,14 @@ class RunTree:
     # --- what goes on in a node -------------------------------------------------------
 
     def _token_delta(self, event: TokenDelta, now: float) -> None:  # noqa: ARG002
+        self.hear(event)
+
+    def _hear_anew(self, event: TokenDelta) -> None:
+        """The first piece of a text, one of another node, or one too many to be kept."""
         node = self._running.get(event.node_path or (event.node_name,))
         if node is None:
             return
+        self._heard, self._last = node, event
         pieces = node.pieces
         if pieces is None or event.agent != node.speaker:
             node.speaker = event.agent

@@ -107,11 +107,10 @@ def node_facts(node: TreeNode, marks: Marks) -> str:
     facts = []
     if node.attempt > 1:
         facts.append(f"attempt {node.attempt}")
-    ended = node.ended
-    if ended is not None and ended.model_calls:
-        facts.append(counted(ended.model_calls, "model call"))
-    if ended is not None and ended.usage is not None:
-        facts.append(tokens(ended.usage, marks=marks))
+    if node.model_calls:
+        facts.append(counted(node.model_calls, "model call"))
+    if node.usage is not None:
+        facts.append(tokens(node.usage, marks=marks))
     if node.calls:
         facts.append(counted(node.calls, "tool call"))
     return marks.between.join(facts)

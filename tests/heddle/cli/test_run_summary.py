@@ -25,7 +25,8 @@ def told(
     stopped: bool = False,
 ) -> str:
     tree = RunTree("flow.json", 0.0, marks=UNICODE)
-    tree.fold(happened)
+    for when, event in happened:
+        tree.see(event, when)
     tree.ended(error, 3.0)
     tallies = (policies or PolicyCounts()).tallies
     rows = summary(tree, marks=UNICODE, policies=tallies, stopped=stopped)

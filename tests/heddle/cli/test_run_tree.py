@@ -46,7 +46,8 @@ def called(node: str, number: int) -> ToolCalled:
 def tree_of(*events: Event, each: float = 1.0) -> RunTree:
     """A tree of events that came a second apart, the first one at 1."""
     tree = RunTree("flow.json", 0.0, marks=UNICODE)
-    tree.fold(((number + 1) * each, event) for number, event in enumerate(events))
+    for number, event in enumerate(events):
+        tree.see(event, (number + 1) * each)
     return tree
 
 
@@ -96,7 +97,7 @@ def test_an_attempt_after_a_failure_takes_the_nodes_place_and_the_failure_stays(
     assert (node.attempt, node.phase, node.since) == (2, Phase.RUNNING, 1.0)
     assert not tree.root.done
     assert left(tree) == []
-    tree.fold([(9.0, completed("t"))])
+    tree.see(completed("t"), 9.0)
     assert left(tree) == ["✗ t: it broke"]
     assert tree.totals.nodes[("t",)].executions == 2
 
@@ -121,11 +122,11 @@ def test_text_is_what_the_model_writes_now() -> None:
     node = tree.root.running[("a",)] if tree.root.running else None
     assert node is not None
     assert node.text == "Hello you"
-    tree.fold([(9, TokensDiscarded("a", 4))])
+    tree.see(TokensDiscarded("a", 4), 9)
     assert node.text == "Hello"
-    tree.fold([(9, TokenDelta("a", "I say", agent="other"))])
+    tree.see(TokenDelta("a", "I say", agent="other"), 9)
     assert (node.speaker, node.text) == ("other", "I say")
-    tree.fold([(9, called("a", 1))])
+    tree.see(called("a", 1), 9)
     assert node.text == ""
 
 
@@ -149,7 +150,8 @@ def test_a_call_is_open_until_it_returns() -> None:
     assert isinstance(call, Call)
     assert (call.answer, call.asking, call.since) == (None, True, 2.0)
     answer = ToolReturned("a", "look", "c1", 250.0, error=ErrorInfo("E", "no"))
-    tree.fold([(4.0, ConfirmationGiven("a", "look", True, None, "c1")), (5.0, answer)])
+    tree.see(ConfirmationGiven("a", "look", True, None, "c1"), 4.0)
+    tree.see(answer, 5.0)
     assert (call.answer, call.asking) == (answer, False)
     total = tree.totals.tools["look"]
     assert (total.calls, total.failures, total.seconds) == (1, 1, 0.25)
@@ -163,7 +165,7 @@ def test_a_warning_stays_with_its_node_and_leaves_with_it() -> None:
     # A policy is asked before there is a call; a person reads of the call first.
     assert kinds == ["Call", "Note"]
     assert left(tree) == []
-    tree.fold([(9.0, completed("a"))])
+    tree.see(completed("a"), 9.0)
     assert left(tree) == [f"! {GATE}"]
     assert tree.totals.warnings == {("Gate", "toolCall.before"): 1}
 
@@ -172,7 +174,8 @@ def test_a_warning_of_no_node_leaves_at_once_and_one_that_was_told_is_not_told_a
     None
 ):
     tree = RunTree("f", 0.0, marks=UNICODE, shown=["old"])
-    tree.fold([(1.0, Warned("old")), (1.0, Warned("new"))])
+    tree.see(Warned("old"), 1.0)
+    tree.see(Warned("new"), 1.0)
     assert left(tree) == ["! new"]
 
 
@@ -215,8 +218,29 @@ def test_totals_are_of_all_attempts_and_of_all_items() -> None:
     for item in range(3):
         path = ("each", item, "ask")
         end = NodeCompleted("ask", "LlmNode", {}, 1, Usage(10, 2), path, 2)
-        tree.fold([(2.0, started("ask", path=path)), (2.5, end)])
+        tree.see(started("ask", path=path), 2.0)
+        tree.see(end, 2.5)
     total = tree.totals.nodes[("each", "ask")]
     assert (total.executions, total.seconds, total.model_calls) == (3, 1.5, 6)
     assert tree.totals.usage == Usage(30, 6)
     assert tree.totals.model_calls == 6
+
+
+def test_text_of_nodes_side_by_side_goes_to_the_one_that_writes_it() -> None:
+    one, other = ("each", 0, "ask"), ("each", 1, "ask")
+    tree = tree_of(
+        started("ask", path=one),
+        started("ask", path=other),
+        *(TokenDelta("ask", text, path) for path, text in [(one, "a"), (other, "b")] * 3),
+        TokenDelta("nobody", "x"),
+        TokenDelta("ask", "!", one),
+    )
+    texts = {each.key: each.text for each in (tree.root.running or {}).values()}
+    assert texts == {one: "aaa!", other: "bbb"}
+
+
+def test_text_of_the_next_visit_is_not_put_behind_that_of_the_last() -> None:
+    text = TokenDelta("a", "once")
+    tree = tree_of(started("a"), text, completed("a"), started("a"), text)
+    (node,) = (tree.root.running or {}).values()
+    assert node.text == "once"

@@ -46,7 +46,8 @@ def seen(tree: RunTree, width: int = 60, height: int = 23, marks: Marks = UNICOD
 
 def tree_of(happened: list[tuple[float, Event]], marks: Marks = UNICODE) -> RunTree:
     tree = RunTree("flow.json", 0.0, marks=marks)
-    tree.fold(happened)
+    for when, event in happened:
+        tree.see(event, when)
     return tree
 
 
