@@ -81,6 +81,7 @@ def test_the_commands_of_the_use_section_do_what_they_say(tmp_path: Path) -> Non
         line[2:].split("  #")[0].strip() for line in section.splitlines() if "$ " in line
     ]
     commands = [line for line in lines if line.startswith("heddle")]
+    *commands, chat = commands
     assert len(commands) == 5
     folder = tmp_path
     for command in commands:
@@ -91,6 +92,9 @@ def test_the_commands_of_the_use_section_do_what_they_say(tmp_path: Path) -> Non
             done = run(list(shlex.split(part)), folder)
             assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)
+    # Nobody says anything in it.
+    assert chat.endswith(" -i")
+    assert run(list(shlex.split(chat)), folder).returncode == 0
 
 
 def test_every_make_target_that_the_readme_names_exists() -> None:
