@@ -27,7 +27,7 @@ from heddle.cli.chat_commands import COMMANDS
 from heddle.cli.chat_view import TurnView
 from heddle.cli.exits import told
 from heddle.cli.line_editor import KEYS, Kind, Left, LineEditor
-from heddle.cli.live import EACH, EVENTS_WAITING, STDERR, terminal_size
+from heddle.cli.live import EACH, STDERR, terminal_size
 from heddle.cli.markdown import Row, code_rows
 from heddle.cli.outlet import Outlet
 from heddle.cli.person import PlainPerson
@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 OUTLET_WAITING: Final = 64 * 1024 * 1024
 # Lines that plugins wrote while something was typed.
 REMARKS_WAITING: Final = 1000
+# Events that are noted and not yet looked at.
+EVENTS_WAITING: Final = 2048
 # Drawing takes at most a tenth of the time, however long a text is read for it.
 SHARE: Final = 10
 
