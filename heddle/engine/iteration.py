@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from heddle.engine.faults import InputMismatch
 from heddle.engine.graph import Graph, GraphNode
 from heddle.engine.shapes import ITERATED
-from heddle.engine.state import State, inside
+from heddle.engine.state import State, all_plain, inside
 from heddle.spec import Property, TypeConversionError, check, convert
 
 
@@ -131,9 +131,7 @@ def hand_out(handed: list[Handed], given: State, carried: State) -> Items:
                     f"input {each.title!r} is no list",
                     fix="Connect it to a list, or to one item that all are given.",
                 )
-            lists[each.name] = [
-                _as_item(each, item, f"$[{index}]") for index, item in enumerate(value)
-            ]
+            lists[each.name] = _as_items(each, value)
             lengths[each.title] = len(value)
         else:
             shared[each.name] = _as_item(each, value, "$")
@@ -157,6 +155,12 @@ def _is_for_each(each: Handed, value: Any) -> bool:
     if not isinstance(value, list | tuple):
         return False
     return not depth(each.schema) or bool(check(value, each.schema))
+
+
+def _as_items(each: Handed, values: list[Any] | tuple[Any, ...]) -> list[Any]:
+    if all_plain(values, each.schema):
+        return list(values)
+    return [_as_item(each, item, f"$[{index}]") for index, item in enumerate(values)]
 
 
 def _as_item(each: Handed, value: Any, path: str) -> Any:

@@ -261,12 +261,39 @@ def is_plainly(value: Any, schema: Mapping[str, Any]) -> bool:
     return _NOTES.issuperset(schema)
 
 
+def all_plain(values: Iterable[Any], schema: Mapping[str, Any]) -> bool:
+    """Whether all are of a type that asks for nothing else."""
+    if not is_plain_type(schema):
+        return False
+    # Looked through in C: a million items are a tenth of a second otherwise.
+    return {*map(type, values)} <= {_PLAIN_TYPES[schema["type"]]}
+
+
 def is_plain_type(schema: Mapping[str, Any]) -> bool:
     """Whether holding a value against a type takes no time to speak of."""
     kind = schema.get("type")
     if type(kind) is not str or kind not in _PLAIN_TYPES:
         return False
     return _NOTES.issuperset(schema)
+
+
+Glance = tuple[tuple[str, type], ...]
+"""Names, and Python's types of values that are seen at a glance to be as declared."""
+
+
+def glance_at(declared: Properties) -> Glance | None:
+    """What to look for; None when one of the types takes a closer look."""
+    if not all(is_plain_type(each.schema) for each in declared):
+        return None
+    return tuple((each.title, _PLAIN_TYPES[each.schema["type"]]) for each in declared)
+
+
+def seen(glance: Glance, values: Mapping[str, Any]) -> bool:
+    """Whether all are there and plainly right; if not, whoever looks closer says why."""
+    for name, kind in glance:  # noqa: SIM110  a generator would be half of its time
+        if type(values.get(name)) is not kind:
+            return False
+    return True
 
 
 RIGHT_TYPE: Final = "Correct what it gives, or the type that the output declares."

@@ -7,6 +7,7 @@ from heddle.engine.earlier import handed_in
 from heddle.engine.faults import OutputMismatch, SubflowFailed
 from heddle.engine.graph import RESERVED, Graph, GraphNode
 from heddle.engine.iteration import Items, hand_out, handed_out
+from heddle.engine.line import Line, line_of, open_to, walk_line
 from heddle.engine.nodes.flow import checkpoint
 from heddle.engine.reducers import OF_NOTHING, reduce
 from heddle.engine.shapes import COLLECTED, ITERATED, reductions
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 ITEMS_IN_A_ROW: Final = 16
 """Items after which other runs get a turn, whatever the flow does: some 200 µs of work."""
+
+STEPS_IN_A_ROW: Final = 64
+"""The same for flows that only look at their state, by their nodes."""
 
 Runner = Callable[[int, Callable[[int], Awaitable[State]]], Awaitable[list[State]]]
 
@@ -45,6 +49,7 @@ def _map(node: GraphNode, graph: Graph, plan: "Plan", run_all: Runner) -> Waitin
     checked = not component.outputs and bool(plan.graph.outputs)
     collect = _Collecting(node, reductions(component), checked=checked)
     open_ended = not plan.graph.inputs
+    line = line_of(plan)
 
     async def execute(given: State, context: NodeContext) -> Result:
         carried: State = handed_in(given)
@@ -69,10 +74,25 @@ def _map(node: GraphNode, graph: Graph, plan: "Plan", run_all: Runner) -> Waitin
                 await checkpoint()
             return ended.output
 
-        results = await run_all(items.length, one)
+        if line is not None and open_to(context.run):
+            results = await _along(line, items, context)
+        else:
+            results = await run_all(items.length, one)
         return Result(await bounded(lambda: collect(results)))
 
     return Waiting(execute)
+
+
+async def _along(line: Line, items: Items, context: NodeContext) -> list[State]:
+    """One item after the other also where they may go side by side: none waits."""
+    in_a_row = max(1, STEPS_IN_A_ROW // len(line.steps))
+    results = []
+    for index in range(items.length):
+        if index % in_a_row == 0:
+            await checkpoint()
+        results.append(walk_line(line, items.item(index), context, index))
+    context.run.at = context.node
+    return results
 
 
 class _Collecting:
