@@ -16,11 +16,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
+from tests.support.measuring import VARIABLES
+
 # Long enough for an interpreter to start on a machine that is busy with other tests.
 PATIENCE = 60.0
 
 # What a plugin finds in its environment; coverage counts what it runs.
-KEPT = ("PATH", "COVERAGE_PROCESS_START")
+KEPT = ("PATH", *VARIABLES)
 
 HALVES = {
     "node": {"before": ["proceed", "reject"], "after": ["pass", "fail"]},

@@ -24,6 +24,7 @@ from tests.heddle.server.serving import (
     sse,
     write_tools,
 )
+from tests.support.measuring import unmeasured
 
 MANIFEST = {
     "name": "gate",
@@ -156,7 +157,7 @@ def test_a_server_does_not_start_that_could_write_no_working_folder(
         ["sh", "-c", f'ulimit -f 0; exec "{sys.executable}" -B -c "$0" --workers 2', CODE],
         capture_output=True,
         cwd=tmp_path,
-        env=environment(tmp_path),
+        env=unmeasured(environment(tmp_path)),
         timeout=PATIENCE,
         check=False,
     )

@@ -3,6 +3,7 @@
 import functools
 import inspect
 import json
+import os
 import subprocess
 import sys
 import time
@@ -44,6 +45,7 @@ from tests.heddle.spec.documents import (
     sentences_of,
     text,
 )
+from tests.support.measuring import unmeasured
 
 # --- what is read -------------------------------------------------------------------
 
@@ -894,5 +896,6 @@ def test_reading_json_loads_neither_yaml_nor_jsonschema_nor_trio() -> None:
         text=True,
         timeout=60,
         check=True,
+        env=unmeasured(os.environ),
     )
     assert ended.stdout.strip() == ""
