@@ -4,14 +4,14 @@
 #   make chaos   a server under load, disturbed in every way: SEED=7 SECONDS=120
 #   make fuzz    odd bytes for all that reads what strangers send: TARGET=frames SECONDS=60
 # More: make check (types, coverage and secrets too), make bench, make docs (the pages as a
-# site), make audit (what is known of the dependencies; needs the index), make lock, make clean.
+# site), make screenshots (the pictures in them), make audit (what is known of the dependencies; needs the index), make lock, make clean.
 
 PYTHON ?= python3
 JOBS ?= 4
 PIP := -m pip --disable-pip-version-check --quiet
 
 .PHONY: demo test check lint types coverage secrets audit chaos fuzz fuzz-replay bench docs \
-	lock clean help
+	screenshots lock clean help
 
 help:
 	@sed -n 's/^#   *//p' Makefile
@@ -94,6 +94,9 @@ bench: .venv/ready
 	$(PYTHON) -m venv .venv-docs
 	.venv-docs/bin/python $(PIP) install --require-hashes -r requirements-docs.lock
 	@touch $@
+
+screenshots: .venv/ready
+	.venv/bin/python -m docs.screenshots
 
 docs: .venv/ready .venv-docs/ready
 	.venv/bin/python -m docs.printing

@@ -68,8 +68,8 @@ SCENES: Final[Mapping[str, Scene]] = {
     ),
     "graph": Scene(
         "heddle graph flow.json --plugin approval_gate.json --plugin round_budget.json",
-        96,
-        46,
+        80,
+        62,
         "A flow as boxes and lines, with the policies that are asked at its nodes",
     ),
     "explain": Scene(

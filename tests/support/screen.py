@@ -99,6 +99,18 @@ class Screen:
         return [line.rstrip() for line in self._screen.display]
 
     @property
+    def cells(self) -> list[list[Any]]:
+        """The same cell by cell: ``data``, ``fg``, ``bold``, …; "" behind a wide one."""
+        screen = self._screen
+        across = range(screen.columns)
+        return [[screen.buffer[y][x] for x in across] for y in range(screen.lines)]
+
+    @property
+    def columns(self) -> int:
+        """How wide it is."""
+        return int(self._screen.columns)
+
+    @property
     def text(self) -> str:
         """The same as one text, without the empty rows below."""
         return "\n".join(self.lines).rstrip()
