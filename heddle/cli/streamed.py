@@ -7,9 +7,21 @@
 
 However the text is cut into pieces, the rows that were taken, and then those of `finish`,
 are the rows of the whole text. What is settled is not read again. Pure.
+
+A block that grows very long is read again each time that it has doubled, and not with each
+piece: a table of a thousand rows would be read a thousand times. Meanwhile the tail is its
+newest text as it came.
 """
 
-from heddle.cli.markdown import Row, TopBlock, prepared, top_blocks
+from typing import Final
+
+from heddle.cli.markdown import PLAIN, Row, TopBlock, prepared, top_blocks
+from heddle.cli.markdown_lines import Span, wrapped
+
+# Characters of a block that are read in a few milliseconds.
+LONG: Final = 8 * 1024
+# Of the newest text of a longer one: more than a screen has.
+NEWEST: Final = 4 * 1024
 
 
 class Streamed:
@@ -20,6 +32,9 @@ class Streamed:
         # Of the text, the part whose rows were not all taken; and what came after it.
         self._open = ""
         self._new: list[str] = [text]
+        # Characters of the former, when it was last read; and the tail made since.
+        self._read = 0
+        self._tail: tuple[int, list[Row]] | None = None
         # Rows of its first block that were taken, and how wide that block is.
         self._taken = 0
         self._width = 0
@@ -37,6 +52,7 @@ class Streamed:
         """Add a piece."""
         self._pieces.append(text)
         self._new.append(text)
+        self._tail = None
 
     def discard(self, characters: int) -> bool:
         """Take so many characters from its end.
@@ -49,11 +65,14 @@ class Streamed:
         self._pieces = [whole[: max(len(whole) - characters, 0)]]
         left = self._joined()
         self._open = left[: max(len(left) - characters, 0)]
+        self._read, self._tail = min(self._read, len(self._open)), None
         return not (self._below and (characters > len(left) or self._taken))
 
     def take(self, width: int) -> list[Row]:
         """The rows that are new and that nothing will change."""
         whole = self._joined()
+        if len(whole) > LONG and len(whole) < 2 * self._read:
+            return []
         ended = whole[: whole.rfind("\n") + 1]
         blocks = top_blocks(prepared(ended), self._room(width))
         rows: list[Row] = []
@@ -68,10 +87,26 @@ class Streamed:
             self._width = self._room(width)
             self._taken = max(self._taken, last.block.settled)
             self._open = "\n".join(whole.split("\n")[last.line :])
+        self._read = len(self._open)
+        if rows:
+            self._tail = None
         return rows
 
     def tail(self, width: int) -> list[Row]:
         """The rows below those that were taken, as they are now."""
+        if self._tail is None or self._tail[0] != width:
+            whole = self._joined()
+            rows = self._rows(width) if len(whole) <= LONG else self._newest(width)
+            self._tail = width, rows
+        return self._tail[1]
+
+    def _newest(self, width: int) -> list[Row]:
+        # What was read of a block that rows were taken of may be among these.
+        since = self._read if self._taken else 0
+        newest = prepared(self._joined()[since:][-NEWEST:].expandtabs(4))
+        return list(wrapped([Span(newest.strip("\n"), PLAIN)], width)) if newest else []
+
+    def _rows(self, width: int) -> list[Row]:
         below, taken, apart = self._below, self._taken, self._apart
         rows: list[Row] = []
         for each in top_blocks(prepared(self._joined()), self._room(width)):
@@ -83,9 +118,10 @@ class Streamed:
 
     def finish(self, width: int) -> list[Row]:
         """The rest: the text is over."""
-        rows = self.tail(width)
+        rows = self._rows(width)
         self._below = self._below or bool(rows)
         self._open, self._taken, self._apart = "", 0, False
+        self._read, self._tail = 0, None
         return rows
 
     def _joined(self) -> str:

@@ -17,6 +17,7 @@ HELD: Final = {
     "first input of type string": "test_a_message_goes_to_the_first_text_that_is_not_given",
     "The answer is the flow's": "test_the_answer_is_the_text_of_a_result",
     "grows as the model": "test_an_answer_grows_as_it_is_written_and_is_there_once",
+    "so they can be copied": "test_a_line_of_code_is_as_long_as_it_is",
     "not the last one": "test_nodes_on_the_way_are_seen_while_they_write_and_then_named",
     "A tool call has": "test_tool_calls_and_what_policies_did_are_seen_as_they_happen",
     "taken back is gone": "test_text_that_stays_already_is_said_to_be_taken_back",

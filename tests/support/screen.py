@@ -60,6 +60,7 @@ class Screen:
         self._screen.write_process_input = self._answer
         self._stream = pyte.ByteStream(self._screen)
         self._status: int | None = None
+        self._kept_open: int | None = None
         self._master, self._slave = os.openpty()
         self._size(columns, rows)
         self.modes_before = self.modes()
@@ -90,6 +91,8 @@ class Screen:
             os.waitpid(self.pid, 0)
         os.close(self._master)
         os.close(self._slave)
+        if self._kept_open is not None:
+            os.close(self._kept_open)
 
     # -- what is seen ------------------------------------------------------------------
 
@@ -151,6 +154,16 @@ class Screen:
         """Make the window another size; the program gets SIGWINCH."""
         self._screen.resize(rows, columns)
         self._size(columns, rows)
+
+    def pause(self) -> None:
+        """Have the terminal take no more output, as Ctrl-S has."""
+        termios.tcflow(self._slave, termios.TCOOFF)
+
+    def hang_up(self) -> None:
+        """Take the terminal away, as a line that drops; nothing is seen from then on."""
+        silent, self._kept_open = os.pipe()
+        os.dup2(silent, self._master)
+        os.close(silent)
 
     def signal(self, number: int) -> None:
         """Send the program a signal."""

@@ -426,3 +426,27 @@ def test_a_chat_of_a_terminal_without_utf_8_is_in_ascii(
         assert "+ t  " in screen.text
         assert "* one\n\n| two\n\na | b\n--+--\n1 | 2" in screen.text
         assert screen.text.isascii()
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_a_terminal_that_is_gone_ends_the_chat(
+    flow: WriteFlow, tool: WriteTool, tmp_path: Path, busy: bool
+) -> None:
+    tool("t", "sleep 600")
+    with talking(tmp_path, flow(tool_node("t")), "--tools-dir", "tools") as screen:
+        screen.wait_for(WELCOME)
+        if busy:
+            screen.type("go\r")
+            screen.wait_for("Ctrl-C cancels")
+        screen.hang_up()
+        assert screen.ended() == 129
+
+
+def test_a_paused_terminal_is_given_back_too(flow: WriteFlow, tmp_path: Path) -> None:
+    with talking(tmp_path, flow()) as screen:
+        screen.wait_for(WELCOME)
+        screen.pause()
+        screen.type("text that cannot be shown")
+        screen.signal(signal.SIGTERM)
+        assert screen.ended() == 143
+        assert screen.modes() == screen.modes_before

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from heddle.cli.markdown import Row, prepared, top_blocks
+from heddle.cli import streamed
+from heddle.cli.markdown import Row, TopBlock, prepared, top_blocks
 from heddle.cli.markdown_lines import cells
 from heddle.cli.streamed import Streamed
 
@@ -79,3 +81,44 @@ def test_no_row_of_text_is_wider_than_the_terminal_and_none_acts_on_it(
             assert "\n" not in said
             is_code = any(segment.text.startswith("    ") for segment in row)
             assert is_code or cells(row) <= max(width, 12)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "|a|b|\n|-|-|\n" + "|cell|other|\n" * 60,
+        "- item of a list\n" * 60,
+        "```\n" + "x = 1\n" * 60 + "```\n\nbelow",
+        "word " * 200,
+    ],
+)
+def test_a_long_block_is_read_seldom_and_ends_as_it_should(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+
+    def counted(text: str, width: int) -> list[TopBlock]:
+        read.append(len(text))
+        return top_blocks(text, width)
+
+    monkeypatch.setattr(streamed, "top_blocks", counted)
+    monkeypatch.setattr(streamed, "LONG", 100)
+    stream = Streamed()
+    rows: list[Row] = []
+    for at in range(0, len(text), 5):
+        stream.feed(text[at : at + 5])
+        rows += stream.take(40)
+        tail = shown(stream.tail(40))
+        assert max(map(len, tail), default=0) <= 40
+        if at > 200:
+            assert tail or text.startswith(("```", "-"))  # its rows may all be taken
+    assert shown([*rows, *stream.finish(40)]) == whole(text, 40)
+    assert sum(read) < 30 * len(text)
+
+
+def test_what_has_not_changed_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Streamed("some text")
+    stream.take(40)
+    tail = stream.tail(40)
+    monkeypatch.setattr(streamed, "top_blocks", lambda *_: pytest.fail("it is read"))
+    assert stream.tail(40) is tail
