@@ -23,6 +23,7 @@ from heddle.server.code_runs import Brought, bring
 from heddle.server.failures import SubmissionRefused
 from heddle.server.flows_root import FlowsRoot
 from heddle.server.http import Refusal
+from heddle.server.json_pieces import TooDeep, TooMany, decode, has_more
 from heddle.server.run_folders import RunFolders
 from heddle.spec import NOTHING_SUPPLIED, FormatRefused, Formats, Supplied
 from plugins_host import nearest
@@ -64,6 +65,13 @@ OPERATOR_ONLY: Final = frozenset(
 )
 """Flags of the server, as a body would spell them; their snake_case is refused too. Inside
 of a flow and of inputs the same words are data, and nobody's to refuse."""
+
+MAX_VALUES: Final = 1_000_000
+"""In the inputs of a run. They are encoded in one go as often as they are told, which
+others wait for: that many take some 20 ms."""
+
+MAX_FLOW_VALUES: Final = 250_000
+"""In a document, which is decoded in one go too: thousands of nodes."""
 
 SUBMITTED: Final = "flow"
 """What errors call a document that came with the request."""
@@ -185,6 +193,8 @@ class SubmissionReader:
                 f"'flow' is {_kind(flow)}",
                 fix="Send the document as an object, or its text as a string.",
             )
+        if has_more(data, MAX_FLOW_VALUES):
+            raise Refusal(413, f"'flow' has more than {MAX_FLOW_VALUES:,} values")
         prepared = launch.prepare(data, name=SUBMITTED, format=wanted, installed=installed)
         return Submitted(prepared.name, prepared.plan, prepared.warnings)
 
@@ -239,8 +249,14 @@ def _read_inputs(raw: Raw | None) -> dict[str, Any]:
     if data[:1] != b"{":
         raise Refusal(400, f"'inputs' is {_kind(raw)}, and a run starts from an object")
     try:
-        inputs: dict[str, Any] = msgspec.json.decode(data)
-    except RecursionError as error:
+        inputs: dict[str, Any] = decode(data, values=MAX_VALUES, depth=MAX_DEPTH)
+    except TooMany as error:
+        raise Refusal(
+            413,
+            f"'inputs' has more than {MAX_VALUES:,} values",
+            fix="Send large data as text.",
+        ) from error
+    except (RecursionError, TooDeep) as error:
         raise Refusal(400, f"'inputs' is nested deeper than {MAX_DEPTH} levels") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Refusal(400, f"'inputs' is not JSON: {_reason(error)}") from error

@@ -19,6 +19,7 @@ from tests.heddle.server.serving import (
     HANDSHAKE,
     STRAIGHT,
     WAITING,
+    Answered,
     Served,
     server,
     sse,
@@ -401,6 +402,30 @@ def test_a_compressed_body_is_a_415(served: Served, coding: str, status: int) ->
 
 def test_a_body_over_the_limit_is_a_413(served: Served) -> None:
     assert served.ask("POST", "/v1/runs", b" " * 100_001).status == 413
+
+
+def test_a_body_may_have_8_mib_and_no_more(tmp_path: Path) -> None:
+    head, last = b'{"flow":%b,"inputs":{"a":"' % json.dumps(STRAIGHT).encode(), b'"}}'
+    whole = head + b"x" * (8 * 1024 * 1024 - len(head) - len(last)) + last
+    with server(tmp_path) as own:
+        assert own.ask("POST", "/v1/validate", whole).status == 200
+        assert own.ask("POST", "/v1/validate", whole + b" ").status == 413
+
+
+@pytest.mark.parametrize("route", ["/v1/runs", "/v1/validate"])
+def test_more_values_than_there_may_be_are_a_413(tmp_path: Path, route: str) -> None:
+    def said(answer: Answered) -> str:
+        assert answer.status == 413
+        return str(answer.json["error"]["message"])
+
+    flow = json.dumps(STRAIGHT).encode()
+    inputs = b'{"flow":%b,"inputs":{"a":[%b]}}' % (flow, b",".join([b"0"] * 1_000_000))
+    with server(tmp_path) as own:
+        assert said(own.ask("POST", route, inputs)) == (
+            "'inputs' has more than 1,000,000 values. Send large data as text."
+        )
+        wide = b'{"flow":{"a":[%b]}}' % b",".join([b"0"] * 250_000)
+        assert said(own.ask("POST", route, wide)) == ("'flow' has more than 250,000 values")
 
 
 @pytest.mark.parametrize(
