@@ -188,7 +188,8 @@ def places_of(flow: str, format: str | None, formats: "Formats") -> "Places | No
         entry = formats.named(format) if format else formats.of(data, flow)
         if entry.name not in ("json", "yaml"):
             return None
-        return Places(data.decode(), entry.name)
+        # A mark of the byte order is no part of the text that was read.
+        return Places(data.decode("utf-8-sig"), entry.name)
     except (OSError, UnicodeDecodeError):
         return None
 

@@ -6,7 +6,7 @@ standard library's reader, which is slower and says more.
 
 import re
 from collections import Counter
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import msgspec
 
@@ -79,6 +79,22 @@ def _deepest(text: str) -> str:
     return ""  # what is malformed may end before its brackets do
 
 
+# What people write that is no JSON, by the first character that is none.
+_HINTS: Final = {
+    "'": "Put names and texts in double quotes.",
+    "/": "Take the comment out: JSON has none.",
+    "#": "Take the comment out: JSON has none.",
+}
+
+
+def _hint(text: str, at: int) -> str:
+    """What to do about a character that JSON has no place for; "" where nobody knows."""
+    here = text[at : at + 1]
+    if here in ("}", "]", ",") and text[:at].rstrip().endswith(","):
+        return f"Take away the comma before {here!r}."
+    return _HINTS.get(here, "")
+
+
 def _explain_json(data: bytes, name: str, error: msgspec.DecodeError) -> NoReturn:
     """Raise what the standard library's reader has to say: it knows the line, and says
     what it expected there. What it would let pass is told in the decoder's words."""
@@ -110,7 +126,10 @@ def _explain_json(data: bytes, name: str, error: msgspec.DecodeError) -> NoRetur
     except json.JSONDecodeError as better:
         what = (better.msg[0].lower() + better.msg[1:]).removesuffix(" at")
         raise refusal(
-            name, f"malformed JSON: {what}", where=position(text, better.pos)
+            name,
+            f"malformed JSON: {what}",
+            where=position(text, better.pos),
+            fix=_hint(text, better.pos),
         ) from error
     except RecursionError:
         raise too_deep(name, _deepest(text)) from None

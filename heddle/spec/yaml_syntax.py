@@ -72,12 +72,29 @@ def parse_yaml(data: bytes, name: str) -> Any:
         ) from error
 
 
+_UNCLOSED: Final = "Close the quote that begins here."
+_FIXES: Final[dict[str, str]] = {
+    "while scanning a quoted scalar: found unexpected end of stream": _UNCLOSED,
+    "mapping values are not allowed": (
+        "Put a text that holds ': ' in quotes, or indent the line as those around it."
+    ),
+    "found a tab character": "Indent with spaces.",
+}
+"""What people write that is no YAML, by what the reader says of it."""
+
+
 def _malformed_yaml(error: MarkedYAMLError, name: str) -> DocumentError:
     mark = error.problem_mark or error.context_mark
     if error.problem and "exceeded maximum nesting" in error.problem:
         return too_deep(name, _at(mark) if mark else "")
     what = ": ".join(part for part in (error.context, error.problem) if part)
-    return refusal(name, f"malformed YAML: {what}", where=_at(mark) if mark else "")
+    fix = next((fix for part, fix in _FIXES.items() if part in what), "")
+    if fix == _UNCLOSED:
+        # Where it ends tells nobody where the quote is.
+        mark = error.context_mark or mark
+    return refusal(
+        name, f"malformed YAML: {what}", where=_at(mark) if mark else "", fix=fix
+    )
 
 
 def _at(mark: Any) -> str:

@@ -1,6 +1,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.heddle.cli.conftest import Heddle, WriteFlow, WriteTool, tool_node
 
 
@@ -87,3 +89,71 @@ def test_a_name_cannot_move_a_terminal(heddle: Heddle) -> None:
     done = heddle("validate", "\x1b[2J.json")
     assert "\x1b" not in done.stderr
     assert "\\x1b[2J.json" in done.stderr
+
+
+def marked(heddle: Heddle, name: str) -> tuple[int, str, str]:
+    """How many problems there are; of the first its sentence, and what is marked."""
+    done = heddle("validate", name)
+    first, _, quoted, marks, *_ = done.stderr.splitlines()
+    begin = marks.index("^")
+    return (
+        done.stderr.count("\nx ") + 1,
+        first.removeprefix(f"x {name} "),
+        quoted[begin : begin + marks.count("^")],
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says", "mark"),
+    [
+        ("f.json", '{"a": 1,}', "Take away the comma before '}'.", "}"),
+        ("f.json", '{"a": [1,]}', "Take away the comma before ']'.", "]"),
+        ("f.json", '{"a": 1,, "b": 2}', "Take away the comma before ','.", ","),
+        ("f.json", "{'a': 1}", "Put names and texts in double quotes.", "'"),
+        ("f.json", "{\"a\": 'b'}", "Put names and texts in double quotes.", "'"),
+        ("f.json", "// a flow\n{}", "Take the comment out: JSON has none.", "/"),
+        ("f.json", "{# a flow\n}", "Take the comment out: JSON has none.", "#"),
+        ("f.yaml", 'a: 1\nb: "open\nc: 2\n', "Close the quote that begins here.", '"'),
+        (
+            "f.yaml",
+            "a: b: c\n",
+            "Put a text that holds ': ' in quotes, or indent the line as those around it.",
+            ":",
+        ),
+        ("f.yaml", "a: 1\n\tb: 2\n", "Indent with spaces.", " "),
+    ],
+)
+def test_what_is_no_json_and_no_yaml_is_marked_and_says_what_to_do(
+    heddle: Heddle, tmp_path: Path, name: str, text: str, says: str, mark: str
+) -> None:
+    (tmp_path / name).write_text(text)
+    count, sentence, quoted = marked(heddle, name)
+    assert (count, quoted) == (1, mark)
+    assert sentence.endswith(f". {says}")
+
+
+def test_a_mark_of_the_byte_order_moves_no_mark(
+    heddle: Heddle, tmp_path: Path, flow: WriteFlow
+) -> None:
+    text = (tmp_path / flow()).read_text().replace('"EndNode"', '"EndNod"')
+    (tmp_path / "bom.json").write_bytes(b"\xef\xbb\xbf" + text.encode())
+    count, sentence, quoted = marked(heddle, "bom.json")
+    assert (count, quoted) == (1, '"EndNod"')
+    assert sentence.endswith("'EndNod' is not a component type. Did you mean 'EndNode'?")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "says"), [("all", "this is 'all' where a list belongs"), (None, "")]
+)
+def test_without_nodes_not_every_edge_is_told_of(
+    heddle: Heddle, flow: WriteFlow, tmp_path: Path, nodes: object, says: str
+) -> None:
+    plain = json.loads((tmp_path / flow()).read_text())
+    plain["nodes"] = nodes
+    if nodes is None:
+        plain["nodez"] = plain.pop("nodes")
+        says = "'nodes' is missing. Is 'nodez' a misspelling of it?"
+    (tmp_path / "flow.json").write_text(json.dumps(plain, indent=1))
+    done = heddle("validate", "flow.json")
+    assert says in done.stderr
+    assert done.stderr.endswith("flow.json: 1 problem\n")

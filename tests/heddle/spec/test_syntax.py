@@ -200,7 +200,7 @@ def test_json_that_is_refused_says_where_and_why(data: bytes, sentence: str) -> 
         (
             b"a: 1\n\tb: 2",
             "flow.yaml line 2, column 1: malformed YAML: while scanning a plain scalar: "
-            "found a tab character that violates indentation",
+            "found a tab character that violates indentation. Indent with spaces.",
         ),
         (
             b"a: 1\nb: 2\na: 3",
