@@ -637,8 +637,10 @@ def _tools(options: RunOptions) -> "Tools | None":
 
 def _no_tools(options: RunOptions) -> "Tools":
     """None, with the limits of those that are added."""
-    from heddle.tools import Slots, Tools, default_limit
+    from heddle.tools import Guard, Slots, Tools, default_limit
 
     return Tools(
-        slots=Slots(options.max_tools or default_limit()), timeout=options.tool_timeout
+        slots=Slots(options.max_tools or default_limit()),
+        timeout=options.tool_timeout,
+        guard=Guard(),
     )

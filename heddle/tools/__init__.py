@@ -5,6 +5,7 @@ workspace   the folder that a node's tools work in
 starting    why a program did not start
 process     one execution: pipes, time-out, the end of the process group
 answer      what was printed → a JSON object
+guard       a process that ends them when heddle is killed
 slots       how many at a time, and whose turn it is
 served      a tool that a plugin serves
 facade      `Tools`: all of it behind one object
@@ -22,6 +23,7 @@ from heddle.tools.faults import (
     WorkspaceFailed,
 )
 from heddle.tools.group import end_processes_in
+from heddle.tools.guard import Guard
 from heddle.tools.process import run_program
 from heddle.tools.registry import ToolProgram, find_tools
 from heddle.tools.served import ServedTool, ToolInputRefused, ToolPluginFailed
@@ -29,6 +31,7 @@ from heddle.tools.slots import Slots
 from heddle.tools.workspace import Mount, Workspace, open_workspace, remove_tree
 
 __all__ = [
+    "Guard",
     "Mount",
     "ServedTool",
     "Slots",

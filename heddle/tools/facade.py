@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias, cast
 
 from heddle.tools.faults import ToolFault, ToolUnusable, UnknownTool
+from heddle.tools.guard import Guard
 from heddle.tools.process import run_program
 from heddle.tools.registry import ToolProgram, find_tools
 from heddle.tools.served import ServedTool
@@ -35,6 +36,7 @@ class Tools:
         programs: From `find_tools`.
         slots: How many run at a time; shared by everyone who is given the same one.
         timeout: Seconds one execution may take, waiting for a slot not counted.
+        guard: Ends what runs when this process is killed; None for nobody.
     """
 
     def __init__(
@@ -43,10 +45,12 @@ class Tools:
         *,
         slots: Slots | None = None,
         timeout: float = TIMEOUT,
+        guard: Guard | None = None,
     ) -> None:
         self._programs = programs
         self._slots = Slots(default_limit()) if slots is None else slots
         self._timeout = timeout
+        self._guard = guard
 
     @classmethod
     def in_folder(
@@ -72,7 +76,7 @@ class Tools:
         both: Mapping[str, ToolProgram | ServedTool] = ChainMap(
             cast("_Changing", programs), cast("_Changing", self._programs)
         )
-        return Tools(both, slots=self._slots, timeout=self._timeout)
+        return Tools(both, slots=self._slots, timeout=self._timeout, guard=self._guard)
 
     @property
     def names(self) -> Collection[str]:
@@ -117,7 +121,9 @@ class Tools:
             # Its plugin's process is there already: there are no processes to count.
             return await tool.call(input, timeout=timeout, services=services)
         async with self._slots.slot(run_key):
-            return await run_program(tool, input, workspace=workspace, timeout=timeout)
+            return await run_program(
+                tool, input, workspace=workspace, timeout=timeout, guard=self._guard
+            )
 
     def _fault(self, name: str) -> ToolFault | None:
         program = self._programs.get(name)

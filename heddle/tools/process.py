@@ -27,6 +27,7 @@ import trio
 from heddle.tools.answer import MAX_OUTPUT, read_answer
 from heddle.tools.faults import ToolAnswerInvalid, ToolFailed, ToolTimedOut
 from heddle.tools.group import ProcessGroup
+from heddle.tools.guard import Guard
 from heddle.tools.registry import ToolProgram
 from heddle.tools.starting import cannot_start
 from heddle.tools.workspace import Workspace
@@ -59,6 +60,7 @@ async def run_program(
     *,
     workspace: Workspace,
     timeout: float,
+    guard: Guard | None = None,
 ) -> dict[str, Any]:
     """Run a program once and read its answer.
 
@@ -67,6 +69,7 @@ async def run_program(
         input: What it is given.
         workspace: Where it works.
         timeout: Seconds it may run, from its start.
+        guard: Ends it when this process is killed.
 
     Raises:
         ToolUnusable: It cannot be started.
@@ -76,7 +79,7 @@ async def run_program(
         WorkspaceFailed: It has nowhere to work.
     """
     question = msgspec.json.encode(input)
-    child = await start(program, workspace)
+    child = await start(program, workspace, guard)
     heard = Heard()
     try:
         with trio.move_on_after(timeout) as limit:
@@ -132,8 +135,14 @@ class Child:
     """
 
     def __init__(
-        self, popen: subprocess.Popen[bytes], stdin: int, stdout: int, stderr: int
+        self,
+        popen: subprocess.Popen[bytes],
+        stdin: int,
+        stdout: int,
+        stderr: int,
+        guard: Guard | None = None,
     ) -> None:
+        self._guard = guard
         self._popen = popen
         self._group = ProcessGroup(popen.pid)
         self._stdin = trio.lowlevel.FdStream(stdin)
@@ -207,6 +216,8 @@ class Child:
         finally:
             for stream in (self._stdin, self._stdout, self._stderr):
                 stream.close()
+            if self._guard is not None:
+                self._guard.ended(self._group.number)
             if self._exit_handle is not None:
                 os.close(self._exit_handle)
                 self._exit_handle = None
@@ -240,7 +251,9 @@ class Child:
         return self._group.lives()
 
 
-async def start(program: ToolProgram, workspace: Workspace) -> Child:
+async def start(
+    program: ToolProgram, workspace: Workspace, guard: Guard | None = None
+) -> Child:
     """Start a program in a group of its own.
 
     Raises:
@@ -252,18 +265,18 @@ async def start(program: ToolProgram, workspace: Workspace) -> Child:
         try:
             # In a thread: until the program's first instruction this takes a
             # millisecond, several on a busy machine, and other runs go on meanwhile.
-            started = await trio.to_thread.run_sync(_start, program, workspace)
+            started = await trio.to_thread.run_sync(_start, program, workspace, guard)
         except OSError as error:
             wait = next(busy_waits, None) if error.errno == errno.ETXTBSY else None
             if wait is None:
                 raise cannot_start(program, error) from error
         else:
-            return Child(*started)
+            return Child(*started, guard)
         await trio.sleep(wait)
 
 
 def _start(
-    program: ToolProgram, workspace: Workspace
+    program: ToolProgram, workspace: Workspace, guard: Guard | None
 ) -> tuple[subprocess.Popen[bytes], int, int, int]:
     """The program and our ends of its stdin, stdout and stderr."""
     folder = workspace.folder()
@@ -295,4 +308,6 @@ def _start(
             start_new_session=True,
         )
         ours.pop_all()
+    if guard is not None:
+        guard.begins(popen.pid)
     return popen, stdin, stdout, stderr

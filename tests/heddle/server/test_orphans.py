@@ -74,6 +74,13 @@ def kill_with_a_tool(served: Served, folder: Path, pid: int) -> int:
     return tool
 
 
+def test_tools_of_a_killed_server_end_by_themselves(tmp_path: Path) -> None:
+    with server(tmp_path, "--tools-dir", write_tools(tmp_path)) as served:
+        tool = kill_with_a_tool(served, tmp_path, served.process.pid)
+        served.ended()
+        served.until(lambda: not lives(tool))
+
+
 def test_tools_of_a_killed_worker_end_when_another_takes_its_place(tmp_path: Path) -> None:
     with server(tmp_path, "--tools-dir", write_tools(tmp_path), "--workers", "1") as served:
         (worker,) = children(served.process.pid)

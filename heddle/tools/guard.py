@@ -1,0 +1,114 @@
+"""A process that outlives heddle by a second, and ends the tools that a kill left behind.
+
+    heddle -- "+ 4711", "- 4711" --> guard     process groups that begin and have ended
+    heddle is killed: end of file --> guard    SIGTERM to those that are left, then SIGKILL
+
+A tool leads a group of its own, so what kills heddle does not reach it, and heddle, killed
+with SIGKILL, can do nothing more. The guard is a shell that reads lines: it is there from
+the first tool on, one for all of them, and costs a tool two writes to a pipe.
+"""
+
+import os
+import subprocess
+import threading
+from contextlib import suppress
+from typing import Final
+
+_SCRIPT: Final = """
+trap '' HUP INT TERM
+exec 3<&0
+(
+    groups=' '
+    while read -r what group; do
+        case $what in
+            +) groups="$groups$group " ;;
+            -) case "$groups" in
+                   *" $group "*) groups="${groups%% $group *} ${groups#* $group }" ;;
+               esac ;;
+        esac
+    done
+    for signal in TERM KILL; do
+        left=
+        for group in $groups; do
+            kill -s $signal -- -$group && left=1
+        done
+        test -z "$left" || sleep 1
+    done
+) <&3 3<&- &
+"""
+"""The inner shell is nobody's child: nobody has to collect it, and it keeps the signals off
+that are for heddle and all that it started."""
+
+
+class Guard:
+    """Knows which groups are alive, in a process of its own. Starts with the first one.
+
+    Whatever goes wrong with it is no tool's trouble: the tools are not guarded then.
+    """
+
+    def __init__(self) -> None:
+        self._pipe: int | None = None
+        self._groups: set[int] = set()
+        # Tools are started in threads.
+        self._lock = threading.Lock()
+
+    def begins(self, group: int) -> None:
+        """A group is there from now on. May take a millisecond: not for the loop."""
+        with self._lock:
+            self._groups.add(group)
+            if self._pipe is not None and self._tell(b"+ %d\n" % group):
+                return
+            with suppress(OSError):
+                self._start()
+                self._tell(b"".join(b"+ %d\n" % each for each in self._groups))
+
+    def ended(self, group: int) -> None:
+        """A group is gone, and its number may come to be another's."""
+        with self._lock:
+            self._groups.discard(group)
+            if self._pipe is not None:
+                self._tell(b"- %d\n" % group)
+
+    def close(self) -> None:
+        """Nothing is left to guard."""
+        with self._lock:
+            self._leave()
+
+    def __del__(self) -> None:
+        self._leave()
+
+    def _start(self) -> None:
+        read, write = os.pipe()
+        try:
+            subprocess.run(
+                ["/bin/sh", "-c", _SCRIPT],
+                stdin=read,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                env={"PATH": os.defpath},
+                start_new_session=True,
+                check=False,
+            )
+        except BaseException:
+            os.close(write)
+            raise
+        finally:
+            os.close(read)
+        # One that does not read any more is not waited for.
+        os.set_blocking(write, False)
+        self._pipe = write
+
+    def _tell(self, lines: bytes) -> bool:
+        """Whether it was told; one that was not is given up."""
+        assert self._pipe is not None
+        with suppress(OSError):
+            if os.write(self._pipe, lines) == len(lines):
+                return True
+        self._leave()
+        return False
+
+    def _leave(self) -> None:
+        pipe, self._pipe = self._pipe, None
+        if pipe is not None:
+            os.close(pipe)

@@ -1,0 +1,109 @@
+"""Tools end when the process that started them is killed, and no others do."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from heddle.tools import Guard
+
+PATIENCE = 30.0
+STUBBORN = ("/bin/sh", "-c", "trap '' TERM; echo; while :; do sleep 60 & wait $!; done")
+
+KILLED = """
+import os, signal, sys
+from heddle.tools import Guard
+
+guard = Guard()
+for group in sys.argv[1:]:
+    guard.begins(int(group))
+guard.ended(int(sys.argv[2]))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def ends(process: "subprocess.Popen[bytes]") -> int:
+    """Its status, once it has ended."""
+    return process.wait(PATIENCE)
+
+
+@pytest.fixture
+def stubborn() -> Iterator[list["subprocess.Popen[bytes]"]]:
+    """Four that lead a group, have a child, and ignore SIGTERM."""
+    started = [
+        subprocess.Popen(STUBBORN, stdout=subprocess.PIPE, start_new_session=True)
+        for _ in range(4)
+    ]
+    for each in started:
+        assert each.stdout is not None
+        each.stdout.readline()
+    yield started
+    for each in started:
+        if each.poll() is None:
+            os.killpg(each.pid, signal.SIGKILL)
+        each.communicate()
+
+
+def test_who_is_left_by_a_kill_ends_and_who_had_ended_is_let_be(
+    stubborn: list["subprocess.Popen[bytes]"],
+) -> None:
+    groups = [str(each.pid) for each in stubborn]
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, *groups], check=False, timeout=PATIENCE
+    )
+    assert killed.returncode == -signal.SIGKILL
+    first, spared, *others = stubborn
+    assert [ends(each) for each in (first, *others)] == [-signal.SIGKILL] * 3
+    assert spared.poll() is None
+
+
+def test_a_guard_that_has_nothing_to_guard_ends_nobody(
+    stubborn: list["subprocess.Popen[bytes]"],
+) -> None:
+    guard = Guard()
+    for each in stubborn:
+        guard.begins(each.pid)
+    for each in reversed(stubborn):
+        guard.ended(each.pid)
+    guard.close()
+    # One that does end somebody is as quick as one that would have.
+    other = Guard()
+    other.begins(stubborn[0].pid)
+    other.close()
+    assert ends(stubborn[0]) == -signal.SIGKILL
+    assert [each.poll() for each in stubborn[1:]] == [None] * 3
+
+
+def test_a_guard_that_is_gone_is_replaced_by_one_that_knows_as_much(
+    stubborn: list["subprocess.Popen[bytes]"],
+) -> None:
+    guard = Guard()
+    first, second, *_ = stubborn
+    guard.begins(first.pid)
+    # As if it had been killed: nobody reads what it is told. It is there, and waits.
+    assert guard._pipe is not None
+    waits = os.dup(guard._pipe)
+    read, write = os.pipe()
+    os.dup2(write, guard._pipe, inheritable=False)
+    os.close(write)
+    os.close(read)
+    guard.begins(second.pid)
+    guard.close()
+    assert [ends(each) for each in (first, second)] == [-signal.SIGKILL] * 2
+    os.close(waits)
+
+
+def test_without_a_shell_tools_are_not_guarded_and_nothing_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(subprocess, "run", fail)
+    guard = Guard()
+    guard.begins(1)
+    guard.ended(1)
+    guard.close()
