@@ -355,6 +355,8 @@ class Channel:
             return
         taken = self._child.outlet.taken() if self._open else 0
         if all(call.end > taken for call in self._open.values()):
+            # At once: what it reads from here on would count as begun, and fail with it.
+            self._child.kill()
             self._signal(Signal.EMPTIED)
 
     def distrust(self) -> None:

@@ -18,6 +18,8 @@ from plugins_host import channel as channel_module
 from plugins_host.child import SpawnError
 from plugins_host.conversation import ModelResponse
 from plugins_host.frames import Refusal
+from plugins_host.lifecycle import Phase
+from plugins_host.open_calls import CANCEL_PATIENCE
 from plugins_host.plugin_faults import (
     PluginFailed,
     PluginGone,
@@ -961,6 +963,30 @@ async def test_what_a_retired_process_has_not_read_does_not_wait_for_it(
         second.answers(await second.asked(), "fine")
         assert await unread.answer() == "fine"
         assert trio.current_time() == pytest.approx(3)
+
+
+async def test_a_retired_process_reads_nothing_more_once_its_end_is_decided(
+    autojump_clock: MockClock,
+) -> None:
+    async with plugin_pair() as (plugin, troupe), trio.open_nursery() as nursery:
+        stuck = ask(nursery, plugin, patience=1)
+        stage = await troupe.on_stage()
+        await stage.asked()
+        unread = ask(nursery, plugin, patience=100)
+        await stuck.failure()
+        channel = plugin._channel
+        assert channel is not None
+
+        # The process comes to itself as heddle gives it up, and reads what there is.
+        await trio.sleep(CANCEL_PATIENCE)
+        while channel._phase in {Phase.READY, Phase.RETIRING}:
+            await trio.lowlevel.checkpoint()
+        if not stage.killed:
+            stage.stdin.read_nowait()
+        with trio.fail_after(10):
+            second = await troupe.on_stage(2)
+            second.answers(await second.asked(), "fine")
+            assert await unread.answer() == "fine"
 
 
 async def test_a_cancelled_call_that_stopped_leaves_the_process_as_it_was(
