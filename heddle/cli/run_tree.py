@@ -14,7 +14,7 @@ person must not miss goes into `RunTree.leaving` before it is dropped.
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum, auto
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias, TypeGuard
 
 from heddle.cli.run_totals import Totals
 from heddle.cli.telling import STYLES, Marks, Spans, indented, warned
@@ -71,13 +71,17 @@ class Call:
 
 
 class Note:
-    """Something that a person must not miss: a warning, or an attempt that failed."""
+    """Something that a person must not miss: a warning, or an attempt that failed.
 
-    __slots__ = ("failure", "warning")
+    ``placed`` once it stands behind the call that it is about.
+    """
+
+    __slots__ = ("failure", "placed", "warning")
 
     def __init__(self, *, warning: Warned | None = None, failure: str = "") -> None:
         self.warning = warning
         self.failure = failure
+        self.placed = False
 
 
 class TreeNode:
@@ -366,9 +370,11 @@ class RunTree:
         entries = node.entries
         assert entries is not None
         call = entries.pop()
-        said: list[Call | Note] = []
-        while entries and _is_before_a_call(entries[-1]):
-            said.append(entries.pop())
+        said: list[Note] = []
+        while entries and _is_before_a_call(last := entries[-1]):
+            last.placed = True
+            said.append(last)
+            entries.pop()
         entries.append(call)
         entries.extend(reversed(said))
 
@@ -454,9 +460,10 @@ class RunTree:
     }
 
 
-def _is_before_a_call(entry: Call | Note) -> bool:
+def _is_before_a_call(entry: Call | Note) -> TypeGuard[Note]:
     return (
         isinstance(entry, Note)
+        and not entry.placed
         and entry.warning is not None
         and entry.warning.seam == "toolCall.before"
     )

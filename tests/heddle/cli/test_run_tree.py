@@ -170,6 +170,14 @@ def test_a_warning_stays_with_its_node_and_leaves_with_it() -> None:
     assert tree.totals.warnings == {("Gate", "toolCall.before"): 1}
 
 
+def test_a_warning_stays_behind_its_call_when_there_is_a_next_one() -> None:
+    warned = Warned(GATE, "a", policy="Gate", plugin="g", seam="toolCall.before")
+    tree = tree_of(started("a"), warned, called("a", 1), called("a", 2))
+    assert tree.root.running is not None
+    kinds = [type(each).__name__ for each in tree.root.running[("a",)].entries or ()]
+    assert kinds == ["Call", "Note", "Call"]
+
+
 def test_a_warning_of_no_node_leaves_at_once_and_one_that_was_told_is_not_told_again() -> (
     None
 ):
