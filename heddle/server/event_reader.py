@@ -140,6 +140,12 @@ class Reader:
         """How many events there are that it has not read."""
         return self._log.last - self.position
 
+    @property
+    def at_the_end(self) -> bool:
+        """Whether it has read all there will be, but for how the run ended."""
+        log = self._log
+        return log.ending is not None and self.position == log.last
+
     def take(self) -> Item | None:
         """What there is to read now; None when there is nothing.
 

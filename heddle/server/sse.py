@@ -145,9 +145,15 @@ class EventStream:
                         self._item = item
                         return True
                 data = frame_of(item)
-                if data:
-                    await writer.write(data)
+                if isinstance(item, Batch) and self._reader.at_the_end:
+                    # What the run told last and its end nearly always come together.
+                    ending = self._reader.take()
+                    assert ending is not None
+                    item = ending
+                    data += frame_of(item)
                 if not isinstance(item, (Batch, Lagged)):
+                    writer.write_last(data)
                     return False
+                await writer.write(data)
                 item = None
         return True

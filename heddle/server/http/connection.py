@@ -469,26 +469,35 @@ class Connection:
 class ResponseWriter:
     """Writes the body of a streamed answer."""
 
-    __slots__ = ("_busy", "_chunked", "_connection", "_start")
+    __slots__ = ("_busy", "_chunked", "_connection", "_last", "_start")
 
     def __init__(self, connection: Connection, start: bytes, *, chunked: bool) -> None:
         self._connection = connection
         self._start = start
         self._chunked = chunked
+        # What is sent with the end.
+        self._last = _NOTHING
         # Why nothing can be written now.
         self._busy = ""
 
     async def write(self, data: bytes) -> None:
         """Send ``data``, or the head alone; see `Writer`."""
-        if data and self._chunked:
-            data = b"%x\r\n%b\r\n" % (len(data), data)
-        await self._send(data)
+        await self._send(self._part(data))
+
+    def write_last(self, data: bytes) -> None:
+        """Keep ``data`` for `finish`; see `Writer`."""
+        self._last = self._part(data)
 
     async def finish(self) -> None:
         """Send what ends the body."""
-        await self._send(LAST_CHUNK if self._chunked else _NOTHING)
+        await self._send(self._last + LAST_CHUNK if self._chunked else self._last)
         self._busy = "a handler writes to an answer that has ended"
         self._connection.answered()
+
+    def _part(self, data: bytes) -> bytes:
+        if data and self._chunked:
+            return b"%x\r\n%b\r\n" % (len(data), data)
+        return data
 
     async def _send(self, data: bytes) -> None:
         connection = self._connection

@@ -134,6 +134,10 @@ class Writer(Protocol):
         """
         ...
 
+    def write_last(self, data: bytes) -> None:
+        """Have ``data`` sent together with what ends the body, once the handler returns."""
+        ...
+
 
 class StreamedResponse(Struct, frozen=True):
     """An answer whose body is written while it comes to be.

@@ -234,6 +234,9 @@ class Written:
             raise trio.BrokenResourceError
         self.data += data
 
+    def write_last(self, data: bytes) -> None:
+        self.data += data
+
 
 def stream_of(log: EventLog, encode: Any, left: list[str]) -> EncodedStream:
     table = HandlerTable({"E": {"encode": encode}})

@@ -10,6 +10,7 @@ import pytest
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
+from trio.testing import wait_all_tasks_blocked
 
 from heddle.events import PluginEmitted
 from heddle.server.endings import Cancelled, Completed, Ending, Failed, ShownError
@@ -30,6 +31,9 @@ class Written:
 
     async def write(self, data: bytes) -> None:
         await self.reads.wait()
+        self.data += data
+
+    def write_last(self, data: bytes) -> None:
         self.data += data
 
 
@@ -110,6 +114,25 @@ async def test_a_pulse_never_cuts_what_is_being_written(autojump_clock: object) 
         await trio.sleep(1)
         assert [each["event"] for each in sse(written.data)] == ["plugin:X:a"]
         nursery.cancel_scope.cancel()
+
+
+async def test_the_last_events_and_the_end_are_written_together() -> None:
+    class Counted(Written):
+        writes = 0
+
+        async def write(self, data: bytes) -> None:
+            self.writes += 1
+            await super().write(data)
+
+    log = EventLog("run")
+    written = Counted()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(EventStream(Reader(log), Pulse()).write, written)
+        await wait_all_tasks_blocked()
+        log.append(PluginEmitted("plugin:X:a", "node", "Node"))
+        log.finish(Failed(ShownError("X", "y")))
+    assert [each["event"] for each in sse(written.data)] == ["plugin:X:a", "error"]
+    assert written.writes == 0
 
 
 def missed_by(told: Sequence[dict[str, str]]) -> list[int]:

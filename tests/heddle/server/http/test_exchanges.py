@@ -443,6 +443,21 @@ async def test_some_answers_have_no_body_and_no_length(status: int) -> None:
             assert answer.headers["etag"] == '"x"'
 
 
+async def test_what_is_written_last_comes_with_the_end() -> None:
+    async def write(writer: Writer) -> None:
+        await writer.write(b"first")
+        writer.write_last(b"last")
+
+    async def handler(request: Request) -> Answer:
+        return StreamedResponse(200, (), write)
+
+    async with serving(handler) as served, served.connect() as peer:
+        await peer.send(GET)
+        assert (await peer.answer()).body == b"firstlast"
+        await peer.send(b"GET / HTTP/1.0\r\n" + HOST + b"\r\n")
+        assert (await peer.rest()).endswith(b"\r\n\r\nfirstlast")
+
+
 async def test_a_stream_that_fails_is_cut_off_so_that_the_client_knows() -> None:
     error = ValueError()
 
