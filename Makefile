@@ -88,7 +88,7 @@ fuzz-replay: .venv/ready
 	.venv/bin/python -m tests.fuzz --replay $(FILE) $(if $(TARGET),--target $(TARGET))
 
 bench: .venv/ready
-	.venv/bin/python -m bench
+	.venv/bin/python -m bench $(ONLY) $(if $(QUICK),--quick)
 
 .venv-docs/ready: requirements-docs.lock
 	$(PYTHON) -m venv .venv-docs

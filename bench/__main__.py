@@ -1,55 +1,67 @@
 """Run benchmarks: ``python -m bench [subject ...]``; all of them without a name.
 
-JSON lines on stdout, a table for people on stderr. Exit status 1 when a limit is missed.
+JSON lines on stdout, a table for people on stderr. Exit status 1 when a limit is missed;
+with --quick limits are shown and are no verdict.
 """
 
 import argparse
-import importlib
-import pkgutil
+import contextlib
 import sys
-from collections.abc import Iterable
 
-import msgspec
-
-import bench
-from bench.harness import Answer, machine, write
-
-
-def subjects() -> list[str]:
-    """Every subject that there is a ``bench_<subject>`` module for."""
-    names = (module.name for module in pkgutil.iter_modules(bench.__path__))
-    return sorted(
-        name.removeprefix("bench_") for name in names if name.startswith("bench_")
-    )
-
-
-def table(answers: Iterable[Answer]) -> str:
-    """The answers as aligned lines."""
-    lines = []
-    for answer in answers:
-        measured = f"{answer.value:12.4g} {answer.unit}"
-        ratio = "" if answer.ratio is None else f"{answer.ratio:8.2f} x floor"
-        sign = "<=" if answer.better == "lower" else ">="
-        limit = "" if answer.limit is None else f"{sign} {answer.limit:g}"
-        verdict = {True: "met", False: "MISSED", None: ""}[answer.met]
-        lines.append(f"{answer.name:44}{measured:24}{ratio:18}{limit:10}{verdict}")
-    return "\n".join(lines)
+from bench.harness import Answer, machine
+from bench.report import line, section, summary
+from bench.sizes import quick
+from bench.subjects import about, module_of, subjects
 
 
 def main(arguments: list[str]) -> int:
-    """Run what is named and say how it went."""
-    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("subject", nargs="*", choices=[*subjects(), []], default=[])
-    chosen = parser.parse_args(arguments).subject or subjects()
-    sys.stdout.write(msgspec.json.encode({"machine": machine()}).decode() + "\n")
+    """Do what is asked; the exit status."""
+    asked = _parser().parse_args(arguments)
+    chosen = asked.subject or subjects()
+    if asked.list:
+        for subject in chosen:
+            told = about(subject)
+            sys.stdout.write(f"{subject:14} {told.title}\n{'':14} {told.question}\n")
+        return 0
+    return measure(chosen, small=asked.quick)
+
+
+def measure(chosen: list[str], *, small: bool) -> int:
+    """Measure, and print as it comes; 1 when a limit was missed."""
+    _say(line({"machine": machine()}))
     every: list[Answer] = []
-    fine = True
     for subject in chosen:
-        answers = list(importlib.import_module(f"bench.bench_{subject}").run())
-        fine = write(answers) and fine
+        module = module_of(subject)
+        told = about(subject)
+        _say(line(told))
+        answers: list[Answer] = []
+        with quick(subject, module) if small else contextlib.nullcontext():
+            for answer in module.run():
+                _say(line(answer))
+                answers.append(answer)
+        sys.stderr.write(section(told, answers))
         every += answers
-    sys.stderr.write(table(every) + "\n")
-    return 0 if fine else 1
+    sys.stderr.write(summary(every))
+    return 0 if small or all(answer.met is not False for answer in every) else 1
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument(
+        "subject", nargs="*", choices=[*subjects(), []], default=[], metavar="subject"
+    )
+    parser.add_argument(
+        "--list", action="store_true", help="what there is; measures nothing"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="small sizes, for a first look"
+    )
+    return parser
 
 
 if __name__ == "__main__":

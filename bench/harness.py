@@ -13,13 +13,11 @@ ratio that was asked for. Machines are noisy: only ratios of one run mean anythi
 import gc
 import os
 import platform
-import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 
@@ -129,13 +127,3 @@ def machine() -> dict[str, str]:
         "cores": str(os.cpu_count()),
         **{name: of(name) for name in ("trio", "msgspec", "httptools")},
     }
-
-
-def write(answers: Iterable[Answer]) -> bool:
-    """Print each answer as a JSON line; True when every limit was met."""
-    fine = True
-    for answer in answers:
-        sys.stdout.write(msgspec.json.encode(answer).decode() + "\n")
-        sys.stdout.flush()
-        fine = fine and answer.met is not False
-    return fine

@@ -1,0 +1,127 @@
+"""What ``python -m bench`` prints, and that every benchmark says what it is about."""
+
+from collections.abc import Iterator
+from types import ModuleType
+
+import msgspec
+import pytest
+
+from bench import __main__ as command
+from bench.harness import Answer, against_floor
+from bench.report import summary, table
+from bench.sizes import QUICK, quick
+from bench.subjects import About, about, module_of, subjects
+
+
+@pytest.fixture(scope="module")
+def every() -> list[str]:
+    found = subjects()
+    assert len(found) >= 16
+    return found
+
+
+def test_every_benchmark_states_its_question_its_workload_and_its_answer(
+    every: list[str],
+) -> None:
+    for subject in every:
+        told = about(subject)
+        assert told.question, subject
+        assert told.workload, subject
+        assert told.answer, subject
+
+
+def test_small_sizes_are_those_of_constants_that_there_are(every: list[str]) -> None:
+    assert set(QUICK) <= set(every)
+    for subject, small in QUICK.items():
+        for name, value in small.items():
+            assert type(getattr(module_of(subject), name)) is type(value), (subject, name)
+
+
+def test_small_sizes_last_as_long_as_they_are_asked_for() -> None:
+    module = module_of("cli")
+    before = module.ROUNDS
+    with quick("cli", module):
+        assert before > module.ROUNDS
+    assert before == module.ROUNDS
+
+
+MET = against_floor("fake.met", 3.0, "µs", floor=2.0, limit=2.0, detail={"p99": 4.5})
+MISSED = against_floor("fake.missed", 1.0, "/s", floor=2.0, limit=0.6, better="higher")
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two benchmarks that measure nothing, one of which misses its limit."""
+
+    def subject(name: str, answer: Answer) -> ModuleType:
+        def run() -> Iterator[Answer]:
+            yield answer
+
+        module = ModuleType(name)
+        module.__dict__["run"] = run
+        return module
+
+    both = {"good": subject("good", MET), "bad": subject("bad", MISSED)}
+    monkeypatch.setattr(command, "subjects", lambda: list(both))
+    monkeypatch.setattr(command, "module_of", both.__getitem__)
+    monkeypatch.setattr(
+        command, "about", lambda name: About(name, "t", "is it fast?", "w", "a")
+    )
+
+
+@pytest.mark.usefixtures("fake")
+def test_answers_are_json_lines_on_stdout_and_a_table_on_stderr(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert command.main(["good"]) == 0
+
+    out, err = capsys.readouterr()
+    machine, told, answer = map(msgspec.json.decode, out.splitlines())
+    assert {"python", "cores", "trio"} <= set(machine["machine"])
+    assert told["about"]["question"] == "is it fast?"
+    assert answer["name"] == "fake.met"
+    assert answer["detail"] == {"p99": 4.5}
+    assert "good: is it fast?" in err
+    assert "1 of 1 limits met" in err
+
+
+@pytest.mark.usefixtures("fake")
+def test_a_missed_limit_is_status_1_and_with_quick_no_verdict(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert command.main([]) == 1
+    assert command.main(["--quick"]) == 0
+    assert capsys.readouterr().err.count("1 of 2 limits met; missed: fake.missed") == 2
+
+
+def test_a_row_has_value_floor_ratio_limit_and_verdict() -> None:
+    met, missed = table([MET, MISSED]).splitlines()
+    assert met.split() == [
+        "fake.met",
+        "3",
+        "µs",
+        "floor",
+        "2",
+        "1.50",
+        "x",
+        "<=",
+        "2",
+        "met",
+        "p99=4.5",
+    ]
+    assert missed.split() == [
+        "fake.missed",
+        "1",
+        "/s",
+        "floor",
+        "2",
+        "0.50",
+        "x",
+        ">=",
+        "0.6",
+        "MISSED",
+    ]
+
+
+def test_an_answer_without_a_limit_is_there_to_be_read() -> None:
+    assert summary([Answer("fake.read", 1.0, "s")]) == "\n0 of 0 limits met\n"
