@@ -268,8 +268,11 @@ class RunSocket:
             while True:
                 while self._outbox:
                     outgoing = self._outbox.popleft()
-                    await self._ws.send_message(outgoing.data)
-                    outgoing.sent.set()
+                    try:
+                        await self._ws.send_message(outgoing.data)
+                    finally:
+                        # Who waits for it goes on to wait for the answer, or the end.
+                        outgoing.sent.set()
                 self._to_write = trio.Event()
                 await self._to_write.wait()
 

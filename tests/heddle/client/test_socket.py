@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import trio
+from trio_websocket import ConnectionClosed
 
 from heddle.client.entries import RunResult
 from heddle.client.faults import ClientFault, ProtocolBroken, Unreachable
@@ -69,6 +70,20 @@ async def test_a_run_whose_id_another_one_gets_fails() -> None:
         "run r1 at here: the server began another run under this id. "
         "This is a bug in the server."
     )
+
+
+async def test_a_socket_that_is_cut_while_it_is_written_to_ends_every_wait() -> None:
+    class Cut(FakeSocket):
+        async def send_message(self, message: str) -> None:
+            raise ConnectionClosed(None)
+
+    socket = RunSocket(Cut([]), "here", refill=True)  # type: ignore[arg-type]
+    with trio.fail_after(5):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(socket.write)
+            nursery.start_soon(socket.read)
+            with pytest.raises(Unreachable, match="the socket was cut"):
+                await socket.run({}, {})
 
 
 @pytest.mark.parametrize("state", [None, [1], "x"])
