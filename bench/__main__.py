@@ -7,6 +7,7 @@ with --quick limits are shown and are no verdict.
 import argparse
 import contextlib
 import sys
+from pathlib import Path
 
 from bench.harness import Answer, machine
 from bench.report import line, section, summary
@@ -22,6 +23,13 @@ def main(arguments: list[str]) -> int:
         for subject in chosen:
             told = about(subject)
             sys.stdout.write(f"{subject:14} {told.title}\n{'':14} {told.question}\n")
+        return 0
+    if asked.profile:
+        # Here, so that measuring one thing does not load what serves another.
+        from bench import profiles
+
+        for told_line in profiles.write(asked.profile):
+            _say(told_line)
         return 0
     return measure(chosen, small=asked.quick)
 
@@ -60,6 +68,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--quick", action="store_true", help="small sizes, for a first look"
+    )
+    parser.add_argument(
+        "--profile",
+        type=Path,
+        metavar="FOLDER",
+        help="flame graphs of the server under load into this folder; measures nothing",
     )
     return parser
 
