@@ -1,6 +1,8 @@
 """What ``python -m bench`` prints, and that every benchmark says what it is about."""
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 
 import msgspec
@@ -125,3 +127,11 @@ def test_a_row_has_value_floor_ratio_limit_and_verdict() -> None:
 
 def test_an_answer_without_a_limit_is_there_to_be_read() -> None:
     assert summary([Answer("fake.read", 1.0, "s")]) == "\n0 of 0 limits met\n"
+
+
+def test_the_page_names_flags_and_benchmarks_that_there_are() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "benchmarks.md").read_text()
+    lines = re.findall(r"^\$ python -m bench (.*?)(?: +#.*)?$", page, re.MULTILINE)
+    assert len(lines) == 3
+    for line in lines:
+        command._parser().parse_args(line.split())
