@@ -22,7 +22,7 @@ from heddle.launch import Engine, Prepared
 from heddle.server.code import SUFFIXES, Code, command_of
 from heddle.server.failures import SubmissionRefused
 from heddle.server.run_folders import RunFolder, RunFolders
-from heddle.server.runs import AtNode, Work
+from heddle.server.run_handle import AtNode, Work
 from heddle.spec import COMPONENTS
 from heddle.tools import ToolProgram
 from plugins_host import BroughtPlugin, PluginLine, load_brought

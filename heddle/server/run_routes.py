@@ -19,7 +19,7 @@ from heddle.server.http import (
     StreamedResponse,
     Writer,
 )
-from heddle.server.runs import CancelOutcome, RunHandle, RunSummary
+from heddle.server.run_handle import CancelOutcome, RunHandle, RunSummary
 from heddle.server.service import Service
 from heddle.server.sse import HEADERS, EventStream
 from heddle.spec import DocumentError, Problem

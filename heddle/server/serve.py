@@ -32,7 +32,8 @@ from heddle.server.logs import ServerLog
 from heddle.server.names import names_of
 from heddle.server.routes import Front
 from heddle.server.run_folders import open_run_folders
-from heddle.server.runs import RunHandle, Runs
+from heddle.server.run_handle import RunHandle
+from heddle.server.runs import Runs
 from heddle.server.service import Engines, Service
 from heddle.server.settings import Settings
 from heddle.server.sse import Pulse

@@ -16,7 +16,8 @@ from heddle.server.endings import Conceal
 from heddle.server.flows_root import FlowsRoot
 from heddle.server.http.refusals import Refusal
 from heddle.server.run_folders import RunFolders
-from heddle.server.runs import RunHandle, Runs, Work
+from heddle.server.run_handle import RunHandle, Work
+from heddle.server.runs import Runs
 from heddle.server.settings import Settings
 from heddle.server.sse import Pulse
 from heddle.server.status_board import Board

@@ -24,7 +24,7 @@ from heddle.server.event_log import Batch
 from heddle.server.event_reader import Lagged, Reader
 from heddle.server.failures import status_of, told
 from heddle.server.http import Refusal, Request, Upgrade
-from heddle.server.runs import CancelOutcome, RunHandle
+from heddle.server.run_handle import CancelOutcome, RunHandle
 from heddle.server.service import Service
 from heddle.server.socket_handshake import SUBPROTOCOL, check_handshake, check_origin
 from heddle.server.socket_stream import (

@@ -33,7 +33,8 @@ from heddle.server.endings import Completed, RunCancelled
 from heddle.server.event_log import Batch
 from heddle.server.event_reader import Reader
 from heddle.server.history import HistoryLimits
-from heddle.server.runs import RunHandle, Runs
+from heddle.server.run_handle import RunHandle
+from heddle.server.runs import Runs
 from heddle.services import ModelService
 from plugins_host import PluginLine
 from plugins_host.process import PluginProcess

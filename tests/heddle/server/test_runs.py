@@ -30,14 +30,8 @@ from heddle.server.endings import (
 from heddle.server.event_log import Batch
 from heddle.server.event_reader import Reader
 from heddle.server.history import HistoryLimits
-from heddle.server.runs import (
-    CancelOutcome,
-    Draining,
-    RunHandle,
-    Runs,
-    RunsRefused,
-    TooManyRuns,
-)
+from heddle.server.run_handle import CancelOutcome, RunHandle
+from heddle.server.runs import Draining, Runs, RunsRefused, TooManyRuns
 from plugins_host import Fault
 from tests.heddle.server.serving import LOOPING
 from tests.heddle.server.works import PREPARED, Report, Scripted, echo, hang

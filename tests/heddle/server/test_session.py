@@ -18,7 +18,8 @@ from trio.testing import (
 from trio_websocket import ConnectionClosed, WebSocketConnection, wrap_client_stream
 
 from heddle.server import socket, socket_input, socket_stream
-from heddle.server.runs import RunHandle, Runs
+from heddle.server.run_handle import RunHandle
+from heddle.server.runs import Runs
 from heddle.server.settings import Settings
 from tests.heddle.server.serving import HANDSHAKE
 from tests.heddle.server.works import PREPARED, Scripted, hang

@@ -19,7 +19,8 @@ from heddle.launch import Engine, RunOptions
 from heddle.server.endings import Cancelled, Completed, Status, Stop
 from heddle.server.event_log import Batch
 from heddle.server.event_reader import Reader
-from heddle.server.runs import RunHandle, Runs
+from heddle.server.run_handle import RunHandle
+from heddle.server.runs import Runs
 from tests.heddle.server.works import PREPARED
 
 POLICY = """
