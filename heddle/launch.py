@@ -18,7 +18,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
@@ -528,11 +528,14 @@ async def open_engine(
     """
     from heddle.services import open_models, open_remote
 
-    tools = _tools(options)
+    # Closed below, when nothing runs any more; until then it holds nothing.
+    at_end = AsyncExitStack()
+    tools = _tools(options, at_end)
     installed = install(options) if installed is None else installed
     _refuse_taken(installed, tools)
     log = plugin_log or log_plugin_line
     async with (
+        at_end,
         installation.open_plugins(
             installed,
             log=log,
@@ -544,11 +547,11 @@ async def open_engine(
         open_remote(os.environ, options.tool_timeout) as remote,
     ):
         if plugins.tools:
-            tools = (tools or _no_tools(options)).and_also(plugins.tools)
+            tools = (tools or _no_tools(options, at_end)).and_also(plugins.tools)
         discovery = _discovery(options, installed, plugins, tools, log)
         if discovery is not None:
             await discovery.begin()
-            tools = (tools or _no_tools(options)).and_also(discovery.tools)
+            tools = (tools or _no_tools(options, at_end)).and_also(discovery.tools)
         limits = options.limits
         yield Engine(models, tools, plugins, limits, discovery, remote, within)
 
@@ -626,21 +629,23 @@ def log_plugin_line(line: "PluginLine") -> None:
     )
 
 
-def _tools(options: RunOptions) -> "Tools | None":
+def _tools(options: RunOptions, at_end: AsyncExitStack) -> "Tools | None":
     """The tools of the folder; None without one."""
     if options.tools_dir is None:
         return None
     from heddle.tools import find_tools
 
-    return _no_tools(options).and_also(find_tools(Path(options.tools_dir)))
+    return _no_tools(options, at_end).and_also(find_tools(Path(options.tools_dir)))
 
 
-def _no_tools(options: RunOptions) -> "Tools":
-    """None, with the limits of those that are added."""
+def _no_tools(options: RunOptions, at_end: AsyncExitStack) -> "Tools":
+    """None, with the limits and the guard of those that are added."""
     from heddle.tools import Guard, Slots, Tools, default_limit
 
+    guard = Guard()
+    at_end.callback(guard.close)
     return Tools(
         slots=Slots(options.max_tools or default_limit()),
         timeout=options.tool_timeout,
-        guard=Guard(),
+        guard=guard,
     )
