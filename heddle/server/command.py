@@ -172,7 +172,9 @@ def command(
 
     if flows_root is not None and not is_folder(flows_root):
         raise CannotStart(
-            f"there is no readable folder {flows_root!r}", where="--flows-root"
+            f"there is no readable folder {flows_root!r}",
+            where="--flows-root",
+            fix="Make it, or correct --flows-root.",
         )
     if components and flows_root is None:
         raise CannotStart(

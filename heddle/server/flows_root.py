@@ -64,7 +64,11 @@ def _contents(path: str) -> bytes | None:
 
 def _missing(name: str) -> Refusal:
     shown = name if len(name) <= LONGEST_SHOWN else name[:LONGEST_SHOWN] + "…"
-    return Refusal(404, f"there is no flow {shown!r} on this server")
+    return Refusal(
+        404,
+        f"there is no flow {shown!r} on this server. Name its file by its path within "
+        "the folder of --flows-root, with its ending.",
+    )
 
 
 def is_folder(path: str) -> bool:

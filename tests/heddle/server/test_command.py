@@ -60,7 +60,7 @@ def gate(tmp_path: Path) -> str:
     ("flags", "words"),
     [
         (("--tools-dir", "none"), "none"),
-        (("--flows-root", "none"), "none"),
+        (("--flows-root", "none"), "none'. Make it, or correct --flows-root."),
         (("--plugin", "none.json"), "none.json"),
         (("--plugin", "gate.json"), "deny"),
         (("--plugin", "gate.json", "--plugin", "gate.json", *CONFIG), "gate"),

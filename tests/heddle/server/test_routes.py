@@ -115,6 +115,7 @@ def test_a_flow_of_the_server_is_named_by_its_path(served: Served, name: str) ->
 def test_a_path_that_leads_elsewhere_is_not_there(served: Served, name: str) -> None:
     done = served.ask("POST", "/v1/runs", {"flowPath": name})
     assert done.status == 404
+    assert "--flows-root" in done.error[1]
     assert str(served.process.args) not in done.error[1]
     assert "outside" not in done.error[1] or "outside" in name
 
