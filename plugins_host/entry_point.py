@@ -9,6 +9,7 @@ Looking starts nothing. Paths in the folder are real ones, so that a link cannot
 """
 
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Iterator
@@ -68,6 +69,13 @@ def find_entry_point(
         return None
     found = list(_beside(real))
     if not found:
+        plain = real.with_suffix("")
+        if plain != real and plain.is_file():
+            raise ProgramMissing(
+                f"{plain.name!r} beside the manifest is not executable",
+                where=where,
+                fix=f"Run chmod +x {shlex.quote(str(plain))}, or write 'command'.",
+            )
         raise ProgramMissing(
             "there is no program beside the manifest, and no 'command' in it",
             where=where,

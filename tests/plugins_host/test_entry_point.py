@@ -105,6 +105,15 @@ def test_no_program_is_refused(folder: Path) -> None:
     assert "Add policy.py" in refused(folder).fix
 
 
+def test_a_program_without_its_bit_is_told_how_to_get_it(folder: Path) -> None:
+    program = write(folder / "policy")
+
+    told = refused(folder)
+
+    assert told.what == "'policy' beside the manifest is not executable"
+    assert f"chmod +x {program}" in told.fix
+
+
 def test_an_entry_point_that_links_out_of_the_folder_is_refused(folder: Path) -> None:
     (folder / "policy").symlink_to(folder.parent / "outside")
 
