@@ -19,6 +19,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import cache
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
@@ -305,6 +306,7 @@ class Engine:
         discovery: "Discovery | None" = None,
         remote: "RemoteService | None" = None,
         within: str | None = None,
+        no_tools: "Callable[[], Tools] | None" = None,
     ) -> None:
         # What carries runs out is loaded by what may, and not to check a document.
         from heddle.engine.run import Run
@@ -314,6 +316,8 @@ class Engine:
         self._models = models
         self._tools = tools
         self._within = within
+        # What runs bring takes turns in it, where there are no tools beside them.
+        self._no_tools = no_tools
         self._tool_service = ToolService(tools, within=within, mounts=plugins.mounts)
         self._plugins = plugins
         self._discovery = discovery
@@ -350,6 +354,7 @@ class Engine:
             self._discovery,
             remote,
             self._within,
+            self._no_tools,
         )
 
     async def run(
@@ -428,9 +433,11 @@ class Engine:
             within: The folder that workspaces are made in.
             plugins: Opened around the run.
         """
-        from heddle.tools import Tools
+        own = self._tools
+        if own is None:
+            from heddle.tools import Tools
 
-        own = Tools() if self._tools is None else self._tools
+            own = Tools() if self._no_tools is None else self._no_tools()
         both = own.and_also({**plugins.tools, **tools})
         all_plugins = self._plugins.and_also(plugins)
         return Engine(
@@ -441,6 +448,7 @@ class Engine:
             self._discovery,
             self._remote,
             within,
+            self._no_tools,
         )
 
     async def look_for_tools(self, prepared: Prepared) -> None:
@@ -530,7 +538,8 @@ async def open_engine(
 
     # Closed below, when nothing runs any more; until then it holds nothing.
     at_end = AsyncExitStack()
-    tools = _tools(options, at_end)
+    no_tools = cache(lambda: _no_tools(options, at_end))
+    tools = _tools(options, no_tools)
     installed = install(options) if installed is None else installed
     _refuse_taken(installed, tools)
     log = plugin_log or log_plugin_line
@@ -547,13 +556,13 @@ async def open_engine(
         open_remote(os.environ, options.tool_timeout) as remote,
     ):
         if plugins.tools:
-            tools = (tools or _no_tools(options, at_end)).and_also(plugins.tools)
+            tools = (tools or no_tools()).and_also(plugins.tools)
         discovery = _discovery(options, installed, plugins, tools, log)
         if discovery is not None:
             await discovery.begin()
-            tools = (tools or _no_tools(options, at_end)).and_also(discovery.tools)
+            tools = (tools or no_tools()).and_also(discovery.tools)
         limits = options.limits
-        yield Engine(models, tools, plugins, limits, discovery, remote, within)
+        yield Engine(models, tools, plugins, limits, discovery, remote, within, no_tools)
 
 
 def _refuse_taken(installed: Installed, tools: "Tools | None") -> None:
@@ -629,13 +638,13 @@ def log_plugin_line(line: "PluginLine") -> None:
     )
 
 
-def _tools(options: RunOptions, at_end: AsyncExitStack) -> "Tools | None":
+def _tools(options: RunOptions, no_tools: "Callable[[], Tools]") -> "Tools | None":
     """The tools of the folder; None without one."""
     if options.tools_dir is None:
         return None
     from heddle.tools import find_tools
 
-    return _no_tools(options, at_end).and_also(find_tools(Path(options.tools_dir)))
+    return no_tools().and_also(find_tools(Path(options.tools_dir)))
 
 
 def _no_tools(options: RunOptions, at_end: AsyncExitStack) -> "Tools":

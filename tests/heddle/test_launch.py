@@ -3,12 +3,14 @@
 from pathlib import Path
 
 import pytest
+import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
 from heddle import launch
-from heddle.launch import Plans, RunOptions, ToolsMissing, UnreadableFile
+from heddle.launch import Engine, Plans, RunOptions, ToolsMissing, UnreadableFile
 from heddle.spec import Effort, EffortExceeded, spending
+from heddle.tools import ToolProgram
 from tests.support.flows import agent, document, end, flow, model, server_tool, start, tool
 
 PLAIN = document(flow([start(), end()], ["start", "end"]))
@@ -117,3 +119,31 @@ async def test_a_flow_without_tools_needs_no_folder() -> None:
     assert await launch.run(prepared, RunOptions(inputs={"x": 1}), lambda _: None) == {
         "x": 1
     }
+
+
+async def test_tools_that_runs_bring_take_turns_where_there_are_no_others(
+    tmp_path: Path,
+) -> None:
+    program = tmp_path / "alone"
+    program.write_text(
+        # One at a time finds the folder free; what it does takes a moment.
+        f"#!/bin/sh\nmkdir {tmp_path}/busy || exit 3\nsleep 0.1\n"
+        f"rmdir {tmp_path}/busy\necho '{{}}'\n",
+        encoding="utf-8",
+    )
+    program.chmod(0o755)
+    brought = {"alone": ToolProgram("alone", str(program))}
+    plain = flow([start(), tool("alone"), end()], ["start", "alone", "end"])
+    prepared = launch.prepare(document(plain), name="flow.json")
+    ended: list[object] = []
+
+    async def run(engine: Engine) -> None:
+        ended.append(await engine.run(prepared, {}, lambda _: None, stream=False))
+
+    async with (
+        launch.open_engine(RunOptions(max_tools=1)) as engine,
+        trio.open_nursery() as nursery,
+    ):
+        for _ in range(3):
+            nursery.start_soon(run, engine.bringing(brought, within=str(tmp_path)))
+    assert ended == [{}, {}, {}]
