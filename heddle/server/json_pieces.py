@@ -166,7 +166,8 @@ class _Pieces:
             self._blank(start, at, "expected ','")
             parent.append(child)
         else:
-            [key] = self._read(b"{", start, at, b"0}")
+            # A list stands for the value: a digit would go on with one that precedes it.
+            [key] = self._read(b"{", start, at, b"[]}")
             parent[key] = child
         self._enter(child, at, comma)
 

@@ -71,6 +71,13 @@ def test_what_is_malformed_is_refused_and_nothing_else_is(
 @example(b'{"a":[1,2,3,4,5,6,7],"b":{"c":[1,2,3,4,5,6]},"a":[0]}')
 @example(b'{"a":[1,2,3,4,5,6,7]"b":1,"c":2,"d":3}')
 @example(b"{[1,2,3,4,5,6,7]:1}")
+@example(b'{"a":1[1,2,3,4,5,6,7]}')
+@example(b'{"a":-[1,2,3,4,5,6,7]}')
+@example(b'{"a":1.[1,2,3,4,5,6,7]}')
+@example(b'{"a":1e{"b":[1,2,3,4,5]}}')
+@example(b'{"a":[][1,2,3,4,5,6,7]}')
+@example(b'{"a":{}{"b":[1,2,3,4,5]}}')
+@example(b'{"a"[1,2,3,4,5,6,7]}')
 @example(b"[,[1,2,3,4,5,6,7]]")
 @example(b"[1,2,3,4,5,6,7,8}          ")
 @example(b'["\\')
@@ -101,6 +108,43 @@ def test_a_flaw_is_told_with_its_place_in_the_whole() -> None:
     data = b"[" + b"1," * 50 + b"x]"
     with pytest.raises(msgspec.DecodeError, match=rf"\(byte {data.index(b'x')}\)"):
         json_pieces.decode(data, values=1000, depth=10)
+
+
+# What can stand before a value that it does not belong to: whole values and halves of them.
+BEFORE = st.sampled_from(
+    [
+        "",
+        " ",
+        ":",
+        ",",
+        "1",
+        "-",
+        "1.",
+        "1e",
+        "0",
+        "t",
+        "null",
+        '"b"',
+        '"b":',
+        "[]",
+        "{}",
+        "[",
+    ]
+)
+
+
+@given(
+    st.sampled_from(['{"a":%s%s}', "[%s%s]", '{"x":1,"a":%s%s,"y":2}', "[[0],%s%s,1]"]),
+    BEFORE,
+    BEFORE,
+    VALUES,
+)
+def test_what_stands_before_a_long_value_is_not_lost(
+    around: str, before: str, also: str, value: Any
+) -> None:
+    long = json.dumps([[value], {"k": [value, 1, 2, 3, 4, 5]}])
+    data = (around % (before + also, long)).encode()
+    assert in_pieces(data) == at_once(data)
 
 
 def test_values_in_texts_do_not_count() -> None:
