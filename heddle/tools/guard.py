@@ -9,6 +9,7 @@ the first tool on, one for all of them, and costs a tool two writes to a pipe.
 """
 
 import os
+import signal
 import subprocess
 import threading
 from contextlib import suppress
@@ -34,10 +35,11 @@ exec 3<&0
         done
         test -z "$left" || sleep 1
     done
-) <&3 3<&- &
+) <&3 3<&- >/dev/null &
+echo $!
 """
 """The inner shell is nobody's child: nobody has to collect it, and it keeps the signals off
-that are for heddle and all that it started."""
+that are for heddle and all that it started. The outer one tells its number."""
 
 
 class Guard:
@@ -48,6 +50,7 @@ class Guard:
 
     def __init__(self) -> None:
         self._pipe: int | None = None
+        self._pid: int | None = None
         self._groups: set[int] = set()
         # Tools are started in threads.
         self._lock = threading.Lock()
@@ -58,7 +61,7 @@ class Guard:
             self._groups.add(group)
             if self._pipe is not None and self._tell(b"+ %d\n" % group):
                 return
-            with suppress(OSError):
+            with suppress(OSError, ValueError, subprocess.SubprocessError):
                 self._start()
                 self._tell(b"".join(b"+ %d\n" % each for each in self._groups))
 
@@ -80,16 +83,17 @@ class Guard:
     def _start(self) -> None:
         read, write = os.pipe()
         try:
-            subprocess.run(
+            told = subprocess.run(
                 ["/bin/sh", "-c", _SCRIPT],
                 stdin=read,
-                stdout=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 cwd="/",
                 env={"PATH": os.defpath},
                 start_new_session=True,
-                check=False,
+                check=True,
             )
+            pid = int(told.stdout)
         except BaseException:
             os.close(write)
             raise
@@ -97,18 +101,28 @@ class Guard:
             os.close(read)
         # One that does not read any more is not waited for.
         os.set_blocking(write, False)
-        self._pipe = write
+        self._pipe, self._pid = write, pid
 
     def _tell(self, lines: bytes) -> bool:
         """Whether it was told; one that was not is given up."""
         assert self._pipe is not None
-        with suppress(OSError):
+        try:
             if os.write(self._pipe, lines) == len(lines):
                 return True
+        except BrokenPipeError:
+            self._leave()
+            return False
+        except OSError:
+            pass
+        # It is there and does not listen. Its pipe's end would tell it that heddle has been
+        # killed, and it would end those who are at work.
+        if self._pid is not None:
+            with suppress(OSError):
+                os.kill(self._pid, signal.SIGKILL)
         self._leave()
         return False
 
     def _leave(self) -> None:
-        pipe, self._pipe = self._pipe, None
+        pipe, self._pipe, self._pid = self._pipe, None, None
         if pipe is not None:
             os.close(pipe)

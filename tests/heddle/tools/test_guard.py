@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -94,6 +95,34 @@ def test_a_guard_that_is_gone_is_replaced_by_one_that_knows_as_much(
     guard.close()
     assert [ends(each) for each in (first, second)] == [-signal.SIGKILL] * 2
     os.close(waits)
+
+
+def test_a_guard_that_does_not_listen_ends_nobody_and_is_replaced(
+    stubborn: list["subprocess.Popen[bytes]"],
+) -> None:
+    first, second, third, _ = stubborn
+    guard = Guard()
+    guard.begins(first.pid)
+    assert guard._pid is not None
+    deaf = guard._pid
+    os.kill(deaf, signal.SIGSTOP)
+    for _ in range(20_000):
+        guard.ended(1 << 30)
+        if guard._pid is None:
+            break
+    assert guard._pid is None
+    # It does not get to take its pipe's end for heddle's, when it goes on.
+    with suppress(ProcessLookupError):
+        os.kill(deaf, signal.SIGCONT)
+    # One that does end somebody is as quick as it would have been.
+    other = Guard()
+    other.begins(second.pid)
+    other.close()
+    assert ends(second) == -signal.SIGKILL
+    assert first.poll() is None
+    guard.begins(third.pid)
+    guard.close()
+    assert [ends(each) for each in (first, third)] == [-signal.SIGKILL] * 2
 
 
 def test_without_a_shell_tools_are_not_guarded_and_nothing_fails(
