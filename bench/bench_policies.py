@@ -190,7 +190,8 @@ async def added(
     floor.close()
     bare_plugin.close()
     name = f"four at every seam, {language}"
-    # On one core the limit is out of reach: the questions asked bare are beyond it.
+    # On one core nothing hides the work of either side, and it is told without a limit:
+    # the policies' own part alone takes most of it, as the questions asked bare show.
     return [told(name, apart, 1.5), told(f"{name}, one core", together, None)]
 
 
