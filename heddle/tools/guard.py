@@ -55,15 +55,20 @@ class Guard:
         # Tools are started in threads.
         self._lock = threading.Lock()
 
+    def prepare(self) -> None:
+        """Be there: something is about to begin. May take milliseconds: not for the loop.
+
+        Started behind what begins, it would be there too late for a kill at that moment.
+        """
+        with self._lock:
+            self._prepare()
+
     def begins(self, group: int) -> None:
-        """A group is there from now on. May take a millisecond: not for the loop."""
+        """A group is there from now on."""
         with self._lock:
             self._groups.add(group)
-            if self._pipe is not None and self._tell(b"+ %d\n" % group):
-                return
-            with suppress(OSError, ValueError, subprocess.SubprocessError):
-                self._start()
-                self._tell(b"".join(b"+ %d\n" % each for each in self._groups))
+            if self._pipe is None or not self._tell(b"+ %d\n" % group):
+                self._prepare()
 
     def ended(self, group: int) -> None:
         """A group is gone, and its number may come to be another's."""
@@ -79,6 +84,14 @@ class Guard:
 
     def __del__(self) -> None:
         self._leave()
+
+    def _prepare(self) -> None:
+        if self._pipe is not None:
+            return
+        with suppress(OSError, ValueError, subprocess.SubprocessError):
+            self._start()
+            if self._groups:
+                self._tell(b"".join(b"+ %d\n" % each for each in self._groups))
 
     def _start(self) -> None:
         read, write = os.pipe()

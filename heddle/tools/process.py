@@ -295,6 +295,8 @@ def _start(
             ours.callback(os.close, our_end)
             return child_end, our_end
 
+        if guard is not None:
+            guard.prepare()
         child_stdin, stdin = pipe(to_child=True)
         child_stdout, stdout = pipe(to_child=False)
         child_stderr, stderr = pipe(to_child=False)

@@ -3,11 +3,13 @@
 import re
 import signal
 import termios
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from tests.conformance.policies.staging import alive
 from tests.heddle.cli.conftest import (
     COMMAND,
     Script,
@@ -120,6 +122,14 @@ def test_what_a_policy_did_is_told_in_its_colour_with_its_name_and_seam(
         assert "toolCall.before: 1 reject, 1 proceed" in screen.text
 
 
+def ends(pid: int) -> None:
+    """Wait for the end of a process that is nobody's here."""
+    until = time.monotonic() + 20
+    while alive(pid):
+        assert time.monotonic() < until, "a tool is left"
+        time.sleep(0.01)
+
+
 @pytest.mark.parametrize(
     ("number", "status"),
     [
@@ -132,9 +142,10 @@ def test_what_a_policy_did_is_told_in_its_colour_with_its_name_and_seam(
 def test_whatever_ends_a_run_leaves_the_terminal_usable(
     flow: WriteFlow, tool: WriteTool, tmp_path: Path, number: int, status: int
 ) -> None:
-    tool("t", "sleep 600")
+    pid = tmp_path / "pid"
+    tool("t", f"echo $$ > {pid}.new; mv {pid}.new {pid}; sleep 60")
     with on_a_terminal(tmp_path, "run", flow(tool_node("t")), "--tools-dir", "tools") as s:
-        s.wait_for(" t  ")
+        s.wait(lambda s: " t  " in s.text and pid.exists())
         # Also in the middle there is nothing to give back.
         assert s.modes() == s.modes_before
         if number == signal.SIGINT:
@@ -144,6 +155,7 @@ def test_whatever_ends_a_run_leaves_the_terminal_usable(
         assert s.ended() == status
         assert s.modes() == s.modes_before
         assert not s.cursor_hidden
+        ends(int(pid.read_text()))
         assert b"\x1b[?" not in s.raw  # no mode of the terminal was ever touched
         if status > 0:
             assert "⊘ flow.json" in s.text

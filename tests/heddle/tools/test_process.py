@@ -15,6 +15,7 @@ import trio
 from msgspec import structs
 
 from heddle.tools import (
+    Guard,
     ToolAnswerInvalid,
     ToolFailed,
     ToolProgram,
@@ -442,3 +443,36 @@ def test_json_that_is_printed_by_pythons_own_encoder_is_read(tool: WriteTool) ->
         PYTHON + "import json, sys; print(json.dumps(json.load(sys.stdin), indent=2))\n"
     )
     assert trio.run(run, tool(script=script), given) == json.loads(json.dumps(given))
+
+
+# ---- what ends it when heddle is killed
+
+
+async def test_the_guard_is_there_before_the_program_and_knows_it_until_its_end(
+    tool: WriteTool, tmp_path: Path
+) -> None:
+    """A guard that came behind it would miss a kill of heddle in between."""
+    begun = tmp_path / "begun"
+    seen: list[tuple[str, bool]] = []
+
+    class Watching(Guard):
+        def prepare(self) -> None:
+            super().prepare()
+            time.sleep(0.2)  # a program that has been started would be seen
+            seen.append(("prepare", begun.exists()))
+
+        def begins(self, group: int) -> None:
+            super().begins(group)
+            seen.append((f"begins {group}", True))
+
+        def ended(self, group: int) -> None:
+            super().ended(group)
+            seen.append((f"ended {group}", begun.exists()))
+
+    guard = Watching()
+    async with open_workspace() as workspace:
+        program = tool(f"touch {begun}; echo $$ > {tmp_path}/group")
+        await run_program(program, {}, workspace=workspace, timeout=60, guard=guard)
+    guard.close()
+    group = (tmp_path / "group").read_text().strip()
+    assert seen == [("prepare", False), (f"begins {group}", True), (f"ended {group}", True)]
