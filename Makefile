@@ -3,14 +3,14 @@
 #   make test    linters and the whole test suite
 #   make chaos   a server under load, disturbed in every way: SEED=7 SECONDS=120
 #   make fuzz    odd bytes for all that reads what strangers send: TARGET=frames SECONDS=60
-# More: make check (types, coverage and secrets too), make bench, make docs (the pages as a
+# More: make bench-compare BASE=rev (this tree beside a revision), make check (types, coverage and secrets too), make bench, make docs (the pages as a
 # site), make screenshots (the pictures in them), make audit (what is known of the dependencies; needs the index), make lock, make clean.
 
 PYTHON ?= python3
 JOBS ?= 4
 PIP := -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test check lint types coverage secrets audit chaos fuzz fuzz-replay bench docs \
+.PHONY: demo test check lint types coverage secrets audit chaos fuzz fuzz-replay bench bench-compare docs \
 	screenshots lock clean help
 
 help:
@@ -89,6 +89,11 @@ fuzz-replay: .venv/ready
 
 bench: .venv/ready
 	.venv/bin/python -m bench $(ONLY) $(if $(QUICK),--quick)
+
+bench-compare: .venv/ready
+	@test -n "$(BASE)" || { echo "say with what: make bench-compare BASE=rev"; exit 2; }
+	.venv/bin/python -m bench --compare $(BASE) $(if $(ROUNDS),--rounds $(ROUNDS)) \
+		$(if $(QUICK),--quick) $(SUBJECTS)
 
 .venv-docs/ready: requirements-docs.lock
 	$(PYTHON) -m venv .venv-docs

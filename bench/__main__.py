@@ -1,7 +1,8 @@
 """Run benchmarks: ``python -m bench [subject ...]``; all of them without a name.
 
 JSON lines on stdout, a table for people on stderr. Exit status 1 when a limit is missed;
-with --quick limits are shown and are no verdict.
+with --quick limits are shown and are no verdict. With --compare it is 1 when something
+could not be compared.
 """
 
 import argparse
@@ -17,7 +18,10 @@ from bench.subjects import about, module_of, subjects
 
 def main(arguments: list[str]) -> int:
     """Do what is asked; the exit status."""
-    asked = _parser().parse_args(arguments)
+    parser = _parser()
+    asked = parser.parse_args(arguments)
+    if asked.rounds and asked.compare is None:
+        parser.error("--rounds goes with --compare")
     chosen = asked.subject or subjects()
     if asked.list:
         for subject in chosen:
@@ -31,6 +35,12 @@ def main(arguments: list[str]) -> int:
         for told_line in profiles.write(asked.profile):
             _say(told_line)
         return 0
+    if asked.compare is not None:
+        from bench import comparing
+        from bench.compare import How
+
+        how = How(asked.rounds or How().rounds, asked.quick)
+        return comparing.main(asked.compare, chosen, how)
     return measure(chosen, small=asked.quick)
 
 
@@ -75,7 +85,25 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FOLDER",
         help="flame graphs of the server under load into this folder; measures nothing",
     )
+    parser.add_argument(
+        "--compare",
+        metavar="BASE",
+        help="this tree beside another revision: rounds of both that take turns",
+    )
+    parser.add_argument(
+        "--rounds",
+        type=_rounds,
+        metavar="N",
+        help="with --compare: how often each is run in both (5)",
+    )
     return parser
+
+
+def _rounds(text: str) -> int:
+    rounds = int(text)
+    if rounds < 1:
+        raise ValueError(text)
+    return rounds
 
 
 if __name__ == "__main__":
