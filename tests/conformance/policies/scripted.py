@@ -216,9 +216,9 @@ def everywhere(function: Callable[[Any, Any], Any]) -> dict[str, dict[str, Any]]
 
 if __name__ == "__main__":
     if "--one-by-one" in sys.argv:
-        from plugins_host import serving
+        from plugins_host.serving import answers
 
-        serving.FEATURES = ()  # type: ignore[misc, assignment]
+        answers.FEATURES = ()  # type: ignore[misc, assignment]
     serve(
         {
             **{name: everywhere(waiting(name)) for name in ASYNC},

@@ -6,7 +6,7 @@ So what does not change from one frame to the next is made once, and found by th
     {"seam": …, "half": …, "ask": [{"componentType", "component"}, …], …}
       └──────────────┴────────┴──▶ Plan ─▶ a Step for each that is asked
 
-It calls no handler; the walk along the steps is in `serving`.
+It calls no handler; the walk along the steps is in `answers`.
 """
 
 from collections.abc import Mapping
@@ -18,12 +18,11 @@ from msgspec import Raw, Struct
 from plugins_host.authoring import HostError
 from plugins_host.dispatch import Dispatch
 from plugins_host.handlers import Found, HandlerMissing
+from plugins_host.serving.wire import Params, encode
 
 # Plans that are kept. A process has one for each half that it serves and each place in the
 # chain that a walk went on from; settings never change while it lives.
 _MOST: Final = 256
-
-_encode: Final = msgspec.json.Encoder().encode
 
 
 class Asked(Struct, frozen=True, rename="camel"):
@@ -102,7 +101,7 @@ class Plans:
 
     def _step(self, asked: Asked, seam: str, half: str, word: str) -> Step:
         name = asked.component_type
-        said = b'{"componentType":%b,"verdict":' % _encode(name)
+        said = b'{"componentType":%b,"verdict":' % encode(name)
         consent = b'%b{"action":"%b"}}' % (said, word.encode())
         try:
             found = self._dispatch.half(name, seam, half)
@@ -114,7 +113,24 @@ class Plans:
 _decode_ask: Final = msgspec.json.Decoder(tuple[Asked, ...]).decode
 
 
-def edited(request: Raw, change: Mapping[str, Any]) -> Raw | None:
+def input_of_next(
+    plan: Plan, params: Params, given: Raw, verdict: Mapping[str, Any]
+) -> Raw | None:
+    """What the next one is asked about, after ``verdict``; None when it settled things."""
+    action = verdict.get("action")
+    if action == plan.consent["action"]:
+        return given
+    if action != "modify" or not plan.takes_modify or params.checked:
+        return None
+    change = verdict.get("input")
+    if not isinstance(change, Mapping):
+        return None
+    if params.seam != "modelCall":
+        return Raw(encode(change))
+    return _edited(given, change)
+
+
+def _edited(request: Raw, change: Mapping[str, Any]) -> Raw | None:
     """The model request that heddle makes of an edit; None if it takes none of it."""
     # Few policies edit requests, and most of those one after another in one process.
     from plugins_host.conversation import ModelRequest
@@ -124,6 +140,6 @@ def edited(request: Raw, change: Mapping[str, Any]) -> Raw | None:
     try:
         asked = msgspec.json.decode(request, type=ModelRequest)
         # As heddle reads it: in the types of JSON, whatever the handler made it of.
-        return Raw(_encode(edit(asked, msgspec.json.decode(_encode(change)))))
+        return Raw(encode(edit(asked, msgspec.json.decode(encode(change)))))
     except (EditError, msgspec.DecodeError):
         return None

@@ -8,7 +8,7 @@ from threading import Thread
 
 import pytest
 
-from plugins_host.outbox import Outbox
+from plugins_host.serving.outbox import Outbox
 
 Pipe = tuple[int, int]
 
