@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         Chunk,
         chat,
     )
-    from plugins_host.check import (
+    from plugins_host.checking.check import (
         Finding,
         check_plugin,
     )
@@ -161,7 +161,7 @@ _HOMES: Final = {
         "Chunk",
         "chat",
     ),
-    "check": (
+    "checking.check": (
         "Finding",
         "check_plugin",
     ),

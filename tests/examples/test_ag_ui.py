@@ -11,7 +11,7 @@ import pytest
 from ag_ui.core import Event
 from pydantic import TypeAdapter
 
-from plugins_host.promises import EVENTS as EVENTS_OF_HEDDLE
+from plugins_host.checking.examples import EVENTS as EVENTS_OF_HEDDLE
 from tests.heddle.cli.conftest import agent_node, document, surroundings, tool_node
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "plugins" / "ag-ui"

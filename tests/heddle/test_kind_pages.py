@@ -15,7 +15,7 @@ from heddle.engine.testing import FakeModels
 from heddle.events import PluginLogged, TokenDelta
 from heddle.installation import install, open_plugins
 from plugins_host import encode_all
-from plugins_host.check import Finding, Outcome, check_plugin
+from plugins_host.checking.check import Finding, Outcome, check_plugin
 from plugins_host.loading import load_plugins
 from tests.heddle.cli.conftest import document, tool_node
 from tests.heddle.kinds_support import needs_node, one, opened

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from plugins_host.check import Finding, Outcome, check_plugin
+from plugins_host.checking.check import Finding, Outcome, check_plugin
 from plugins_host.loading import OutOfProcess, load_plugins
 from plugins_host.manifest import Capability
 from plugins_host.seams import ACTIONS

@@ -10,15 +10,18 @@ from typing import Any
 
 import pytest
 
-from plugins_host.check import Finding, Outcome, check_plugin
+from plugins_host.checking.check import Finding, Outcome, check_plugin
+from plugins_host.checking.examples import EVENTS
+from plugins_host.checking.promises import Consultation, promises, together
+from plugins_host.checking.schema_examples import example_of
+from plugins_host.checking.verbs import Verb
 from plugins_host.loading import load_plugins
 from plugins_host.manifest import (
     KINDS,
 )
-from plugins_host.promises import EVENTS, Consultation, Verb, example_of, promises, together
 from plugins_host.seams import SEAMS
 
-PLUGINS = Path(__file__).with_name("plugins")
+PLUGINS = Path(__file__).parent.parent / "plugins"
 
 # A plugin by hand: reads questions, answers with what `answer` makes of them.
 BY_HAND = """

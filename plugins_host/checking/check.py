@@ -1,7 +1,9 @@
 """Tries a plugin: all that its manifest promises is asked of it, as heddle would ask.
 
-    async for finding in findings(loaded, ...):
+    def report(finding):
         finding.outcome, finding.asked, finding.said, finding.frames
+
+    all_is_well = await check_plugin(loaded, report)
 
 The plugin runs under heddle's own host, with its time-outs, refusals and checks; what is
 said on the pipes is on tape, and a fault comes with the frames that show it. What a
@@ -21,6 +23,9 @@ import trio.lowlevel
 from msgspec import Raw, Struct
 
 from plugins_host.chain import Chain
+from plugins_host.checking.promises import Consultation, Promise, promises, together
+from plugins_host.checking.tape import Tape
+from plugins_host.checking.verbs import Verb
 from plugins_host.conversation import ModelRequest, ModelResponse
 from plugins_host.faults import Fault, sentence
 from plugins_host.fleet import Fleet
@@ -41,8 +46,6 @@ from plugins_host.outcomes import (
 from plugins_host.payload import EMPTY
 from plugins_host.plugin_log import PluginLine
 from plugins_host.process import PluginProcess
-from plugins_host.promises import Consultation, Promise, Verb, promises, together
-from plugins_host.tape import Tape
 
 # A question of an example takes a policy no time; a plugin that calls out may need some.
 PATIENCE: Final = 10.0

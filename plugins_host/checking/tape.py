@@ -1,10 +1,12 @@
 """A tape of what heddle and a plugin process say to each other, line by line.
 
-tape = Tape()
-fleet = Fleet([program], log=log, spawn=tape.spawn)
-mark = tape.mark()
-…
-tape.since(mark)       ['> {"id":1,"method":"init",…}', '< {"id":1,"result":{…}}']
+    tape = Tape()
+    fleet = Fleet([program], log=log, spawn=tape.spawn)
+    mark = tape.mark()
+    …
+    tape.since(mark)       ['> {"id":1,"method":"init",…}', '< {"id":1,"result":{…}}']
+
+``>`` is what heddle wrote, ``<`` what the process did.
 """
 
 from plugins_host.child import Child, spawn
