@@ -1,6 +1,8 @@
 """A flow compiled and run: what is decided is pure, what is done is thin.
 
 graph       a document's flow as look-ups, checked
+conventions names that stand where a document writes none
+signatures  what flows and agents take and give, as declared
 shapes      what each node type takes, gives and may branch to
 plan        a graph with the work of its nodes
 walk        where a run goes next

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from heddle.engine.shapes import agent_inputs, agent_outputs
+from heddle.engine.signatures import agent_inputs, agent_outputs
 from heddle.spec import (
     Agent,
     AgentSpecializationParameters,

@@ -17,15 +17,8 @@ from heddle.engine.http_flaws import request_warnings
 from heddle.engine.inside import problems_inside
 from heddle.engine.retry_flaws import retry_warnings
 from heddle.engine.routes import Routes
-from heddle.engine.shapes import (
-    UNKNOWN,
-    Shape,
-    end_outputs,
-    flows_in,
-    shape_of,
-    start_inputs,
-    typed,
-)
+from heddle.engine.shapes import UNKNOWN, Shape, shape_of
+from heddle.engine.signatures import end_outputs, flows_in, start_inputs, typed
 from heddle.spec import (
     AgentNode,
     Component,

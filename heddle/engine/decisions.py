@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from heddle.engine.shapes import REJECTED
+from heddle.engine.conventions import REJECTED
 
 
 class Asked(Struct, frozen=True):

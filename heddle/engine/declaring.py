@@ -9,7 +9,7 @@ One function a node type, each saying everything that is wrong:
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from heddle.engine.shapes import Properties, first_declared, names, type_text
+from heddle.engine.signatures import Properties, first_declared, names, type_text
 from heddle.spec import (
     BranchingNode,
     Component,

@@ -11,7 +11,8 @@ from msgspec import UNSET
 
 from heddle.engine.findings import Findings
 from heddle.engine.graph import Feed
-from heddle.engine.shapes import SHAPES, Properties, Shape, type_text, typed
+from heddle.engine.shapes import SHAPES, Shape
+from heddle.engine.signatures import Properties, type_text, typed
 from heddle.spec import DataFlowEdge, EndNode, Flow, Property, StartNode, is_subtype
 from plugins_host import one_of
 

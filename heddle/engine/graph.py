@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from msgspec import Struct, UnsetType
 
-from heddle.engine.shapes import Properties, Shape
+from heddle.engine.shapes import Shape
+from heddle.engine.signatures import Properties
 from heddle.spec import Component, PluginComponent, Problem
 
 RESERVED: Final = "_"

@@ -9,9 +9,10 @@ from typing import Any, Final
 
 import msgspec
 
+from heddle.engine.conventions import HTTP_RESPONSE, RESPONSE
 from heddle.engine.faults import OutputMismatch
 from heddle.engine.http_request import HttpAnswer
-from heddle.engine.shapes import HTTP_RESPONSE, RESPONSE, Properties
+from heddle.engine.signatures import Properties
 from heddle.engine.state import State, declared_outputs, output_value
 
 _NOTHING: Final = object()

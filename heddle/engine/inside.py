@@ -7,20 +7,15 @@ checked as flows are.
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from heddle.engine.shapes import (
-    CAUGHT_BRANCH,
-    CAUGHT_INFO,
-    COLLECTED,
-    ITERATED,
+from heddle.engine.conventions import CAUGHT_BRANCH, CAUGHT_INFO, COLLECTED, ITERATED
+from heddle.engine.shapes import caught_outputs, item_or_list, reductions
+from heddle.engine.signatures import (
     Properties,
-    caught_outputs,
     flow_branches,
     flow_inputs,
     flow_outputs,
     flows_in,
-    item_or_list,
     names,
-    reductions,
     type_text,
     typed,
 )

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
+from heddle.engine.conventions import ITERATED
 from heddle.engine.faults import InputMismatch
 from heddle.engine.graph import Graph, GraphNode
-from heddle.engine.shapes import ITERATED
 from heddle.engine.state import State, all_plain, inside
 from heddle.spec import Property, TypeConversionError, check, convert
 

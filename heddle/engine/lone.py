@@ -7,7 +7,7 @@ from typing import Final, cast
 
 import msgspec
 
-from heddle.engine.shapes import agent_inputs, agent_outputs
+from heddle.engine.signatures import agent_inputs, agent_outputs
 from heddle.spec import (
     A2AAgent,
     Agent,

@@ -18,7 +18,7 @@ from heddle.engine.lone import as_flow
 from heddle.engine.nodes import RUNNING_FLOWS, WORK
 from heddle.engine.plugin_calls import LLM_CONFIG
 from heddle.engine.refused_tools import tool_problems, toolbox_problems
-from heddle.engine.shapes import flows_in, typed
+from heddle.engine.signatures import flows_in, typed
 from heddle.engine.state import is_plain_type
 from heddle.engine.summaries import measure_problems
 from heddle.engine.tool_servers import uses_servers

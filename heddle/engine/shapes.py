@@ -9,6 +9,32 @@ from typing import Any, Final
 
 import msgspec
 
+from heddle.engine.conventions import (
+    BRANCHING_KEY,
+    CAUGHT_BRANCH,
+    CAUGHT_INFO,
+    COLLECTED,
+    DEFAULT_BRANCH,
+    DEFAULT_BRANCH_KEY,
+    GENERATED_TEXT,
+    ITERATED,
+    NEXT,
+    RESPONSE,
+    TRANSFORM_OUTPUTS,
+    USER_INPUT,
+)
+from heddle.engine.signatures import (
+    Properties,
+    agent_inputs,
+    agent_outputs,
+    end_outputs,
+    first_declared,
+    flow_branches,
+    flow_inputs,
+    flow_outputs,
+    names,
+    start_inputs,
+)
 from heddle.spec import (
     AgentNode,
     ApiNode,
@@ -35,43 +61,6 @@ from heddle.spec import (
     placeholders,
 )
 
-NEXT: Final = "next"
-"""The branch of an edge that names none."""
-DEFAULT_BRANCH: Final = "default"
-"""Where a BranchingNode goes with a value that it does not map."""
-DEFAULT_BRANCH_KEY: Final = "DEFAULT_BRANCH"
-"""A mapping key that renames the default branch."""
-BRANCHING_KEY: Final = "branching_mapping_key"
-"""The input of a BranchingNode that declares none."""
-GENERATED_TEXT: Final = "generated_text"
-"""The output of an LlmNode that declares none."""
-AGENT_RESULT: Final = "result"
-"""The output of an agent that declares none."""
-USER_INPUT: Final = "user_input"
-"""The output of an InputMessageNode that declares none."""
-ITERATED: Final = "iterated_"
-"""What an input of a MapNode is called, before the name of the flow's input."""
-COLLECTED: Final = "collected_"
-"""What an output of a MapNode is called, before the name of the flow's output."""
-CAUGHT_INFO: Final = "caught_exception_info"
-"""The output of a CatchExceptionNode that says what went wrong; null when nothing did."""
-CAUGHT_BRANCH: Final = "caught_exception_branch"
-"""Where a CatchExceptionNode goes when something went wrong."""
-
-RESPONSE: Final = "response"
-"""The output of an ApiNode, or of a RemoteTool, that declares none."""
-HTTP_RESPONSE: Final = "http_response"
-"""An output of this name is the whole answer, as text."""
-
-TRANSFORM_OUTPUTS: Final = frozenset(
-    ("transform_status", "transform_reason", "transform_name", "transform_phase")
-)
-"""What an agent puts out beside its outputs when a transform rejects."""
-REJECTED: Final = ("transform_status", "rejected")
-"""The one of these that says so, and what it says."""
-
-Properties = tuple[Property, ...]
-
 
 class Shape(msgspec.Struct, frozen=True):
     """The connections that a node offers.
@@ -93,112 +82,6 @@ class Shape(msgspec.Struct, frozen=True):
     spare_branch: str | None = None
     goes_on: bool = False
     converts_itself: bool = False
-
-
-def names(properties: Properties) -> frozenset[str]:
-    """The titles of some properties."""
-    return frozenset(each.title for each in properties)
-
-
-def first_declared(*lists: Properties | None) -> Properties:
-    """The first list that declares anything; an empty one declares nothing."""
-    return next((each for each in lists if each), ())
-
-
-def start_inputs(node: StartNode, flow: Flow) -> Properties:
-    """The inputs that a run must bring: the flow's, else the StartNode's."""
-    return first_declared(flow.inputs, node.inputs)
-
-
-def end_outputs(node: EndNode) -> Properties:
-    """What an EndNode returns; its inputs and outputs are one list by definition."""
-    return first_declared(node.outputs, node.inputs)
-
-
-def flow_inputs(flow: Flow) -> Properties:
-    """What a flow must be given, wherever it runs."""
-    start = flow.start_node
-    return (
-        start_inputs(start, flow)
-        if isinstance(start, StartNode)
-        else first_declared(flow.inputs)
-    )
-
-
-def flow_outputs(flow: Flow) -> Properties:
-    """What a flow returns: as declared, else what all its EndNodes have in common.
-
-    Nothing for one that returns its state.
-    """
-    if flow.outputs:
-        return flow.outputs
-    ends = [end_outputs(node) for node in flow.nodes if isinstance(node, EndNode)]
-    if not ends or not all(ends):
-        return ()
-    common = frozenset.intersection(*map(names, ends))
-    return tuple(each for each in ends[0] if each.title in common)
-
-
-def flow_branches(flow: Flow) -> frozenset[str]:
-    """How a flow may end, by the branches that its EndNodes name."""
-    return frozenset(each.branch_name for each in flow.nodes if isinstance(each, EndNode))
-
-
-def agent_inputs(agent: Component) -> Properties:
-    """What an agent is given: a specialized one what both parts name, a team what it
-    declares, or else who talks to the user."""
-    match agent:
-        case SpecializedAgent(agent=base, agent_specialization_parameters=more):
-            both = (*agent_inputs(base), *(more.inputs or ()), *(agent.inputs or ()))
-            return tuple({each.title: each for each in both}.values())
-        case ManagerWorkers(group_manager=first) | Swarm(first_agent=first):
-            return first_declared(agent.inputs, agent_inputs(first))
-        case _:
-            return first_declared(getattr(agent, "inputs", None))
-
-
-def agent_outputs(agent: Component) -> Properties:
-    """What an agent gives: a specialized one what its base does, a team what it declares,
-    or else who talks to the user."""
-    match agent:
-        case SpecializedAgent(agent=base):
-            return first_declared(agent.outputs, agent_outputs(base))
-        case ManagerWorkers(group_manager=first) | Swarm(first_agent=first):
-            return first_declared(agent.outputs, agent_outputs(first))
-        case _:
-            return first_declared(getattr(agent, "outputs", None))
-
-
-def _transformed(agent: Component) -> bool:
-    """Whether a transform may end the agent's work, with outputs of its own."""
-    match agent:
-        case SpecializedAgent(agent=base):
-            return _transformed(base)
-        case ManagerWorkers(group_manager=first):
-            return _transformed(first)
-        case Swarm(first_agent=first, relationships=pairs):
-            return any(map(_transformed, (first, *(pair[1] for pair in pairs))))
-        case _:
-            return bool(getattr(agent, "transforms", ()))
-
-
-def typed(properties: Properties) -> dict[str, Mapping[str, Any]]:
-    """What is declared by name: all that a value has to be."""
-    notes = ("title", "description", "default")
-    return {
-        each.title: {key: value for key, value in each.schema.items() if key not in notes}
-        for each in properties
-    }
-
-
-def type_text(schema: Mapping[str, Any]) -> str:
-    """A JSON Schema's type in a few words."""
-    kind = schema.get("type")
-    if kind == "array" and isinstance(schema.get("items"), Mapping):
-        return f"array of {type_text(schema['items'])}"
-    if isinstance(kind, str):
-        return kind
-    return msgspec.json.encode({k: v for k, v in schema.items() if k != "title"}).decode()
 
 
 def _start(node: StartNode, flow: Flow) -> Shape:
@@ -230,6 +113,19 @@ def _llm(node: LlmNode, flow: Flow) -> Shape:
         takes=names(declared) | frozenset(placeholders(node.prompt_template)),
         gives=names(outputs) or frozenset((GENERATED_TEXT,)),
     )
+
+
+def _transformed(agent: Component) -> bool:
+    """Whether a transform may end the agent's work, with outputs of its own."""
+    match agent:
+        case SpecializedAgent(agent=base):
+            return _transformed(base)
+        case ManagerWorkers(group_manager=first):
+            return _transformed(first)
+        case Swarm(first_agent=first, relationships=pairs):
+            return any(map(_transformed, (first, *(pair[1] for pair in pairs))))
+        case _:
+            return bool(getattr(agent, "transforms", ()))
 
 
 def _agent(node: AgentNode, flow: Flow) -> Shape:
@@ -300,21 +196,6 @@ def _plugin(node: PluginComponent, flow: Flow) -> Shape | None:
 
 
 # --- nodes that run flows -----------------------------------------------------------
-
-
-def flows_in(node: Component) -> tuple[Component, ...] | None:
-    """The flows that a node runs; None for a node of another kind."""
-    match node:
-        case FlowNode(subflow=flow) | CatchExceptionNode(subflow=flow):
-            return (flow,)
-        case MapNode(subflow=flow) | ParallelMapNode(subflow=flow):
-            return (flow,)
-        case ParallelFlowNode(subflows=flows):
-            return flows
-        case AgentNode(agent=Flow() as flow):
-            return (flow,)
-        case _:
-            return None
 
 
 def _as_given(declared: Properties | None, wanted: Properties) -> Properties:

@@ -11,9 +11,10 @@ from typing import Any, Final
 
 from msgspec import UNSET
 
+from heddle.engine.conventions import REJECTED
 from heddle.engine.faults import InputMismatch, InputMissing, InputsRefused, OutputMismatch
 from heddle.engine.graph import CHAT_HISTORY, RESERVED, Feed, Graph, GraphNode
-from heddle.engine.shapes import REJECTED, Properties
+from heddle.engine.signatures import Properties
 from heddle.spec import Property, TypeConversionError, check, convert
 
 State = dict[str, Any]

@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from heddle.engine.faults import OutputMismatch
-from heddle.engine.shapes import Properties
+from heddle.engine.signatures import Properties
 from heddle.engine.state import State, declared_outputs
 
 _FENCED: Final = re.compile(r"\A\s*```(?:json)?\s*\n(.*?)\n?\s*```\s*\Z", re.DOTALL)

@@ -22,7 +22,7 @@ from heddle.engine.faults import (
     TeamStopped,
     describe,
 )
-from heddle.engine.shapes import Properties
+from heddle.engine.signatures import Properties
 from heddle.engine.state import inside
 from heddle.engine.tool_servers import (
     BoxedTool,

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from heddle.engine.faults import NodeFault
-from heddle.engine.shapes import Properties, typed
+from heddle.engine.signatures import Properties, typed
 from heddle.engine.state import State
 from heddle.spec import (
     AgentNode,

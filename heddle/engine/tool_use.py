@@ -12,7 +12,7 @@ from heddle.engine.http_answer import shape_answer
 from heddle.engine.http_request import HttpAnswer, RequestTemplate
 from heddle.engine.plugin_calls import ToolServices
 from heddle.engine.retries import Retries, failure_of
-from heddle.engine.shapes import Properties, first_declared
+from heddle.engine.signatures import Properties, first_declared
 from heddle.engine.tool_servers import (
     ToolAnswer,
     ToolServerFault,

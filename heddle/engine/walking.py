@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import trio
 
+from heddle.engine.conventions import NEXT
 from heddle.engine.decisions import Again, Substitute
 from heddle.engine.faults import (
     EngineFault,
@@ -22,7 +23,6 @@ from heddle.engine.faults import (
 )
 from heddle.engine.graph import GraphNode
 from heddle.engine.plan import Plan
-from heddle.engine.shapes import NEXT
 from heddle.engine.state import Ran, State, declared_outputs, node_input
 from heddle.engine.walk import (
     Finish,

@@ -27,7 +27,7 @@ from heddle.engine.agents import (
     tool_name,
 )
 from heddle.engine.graph import Graph, GraphNode
-from heddle.engine.shapes import flows_in
+from heddle.engine.signatures import flows_in
 from heddle.spec import (
     Agent,
     AgentNode,

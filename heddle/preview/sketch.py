@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from heddle.engine.agents import HAND_OFF, SEND_MESSAGE, handing, members_of, plain_agent
 from heddle.engine.graph import Graph, GraphNode, branching_input
-from heddle.engine.shapes import flows_in
+from heddle.engine.signatures import flows_in
 from heddle.preview.policies import Policy
 from heddle.preview.seams import Place, in_order
 from heddle.spec import (

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from heddle.engine.agents import HAND_OFF
+from heddle.engine.conventions import AGENT_RESULT
 from heddle.engine.decisions import Rejected
 from heddle.engine.faults import AgentStopped, OutputMismatch, TeamStopped
 from heddle.engine.graph import RESERVED
 from heddle.engine.model_calls import call_model
 from heddle.engine.nodes.llm import fill
-from heddle.engine.shapes import AGENT_RESULT, Properties
+from heddle.engine.signatures import Properties
 from heddle.engine.state import State
 from heddle.engine.structured import (
     json_object,

@@ -6,16 +6,11 @@ given the whole state. In the same way it gives what it declares, or its state.
 
 from typing import TYPE_CHECKING, Final, cast
 
+from heddle.engine.conventions import CAUGHT_BRANCH, CAUGHT_INFO
 from heddle.engine.earlier import handed_in
 from heddle.engine.faults import EngineFault, NodeFailed, SubflowFailed
 from heddle.engine.graph import RESERVED, Graph, GraphNode
-from heddle.engine.shapes import (
-    CAUGHT_BRANCH,
-    CAUGHT_INFO,
-    Properties,
-    flow_outputs,
-    typed,
-)
+from heddle.engine.signatures import Properties, flow_outputs, typed
 from heddle.engine.state import State, declared_outputs
 from heddle.engine.work import Conversation, Ended, NodeContext, Result, Waiting
 from heddle.spec import AgentNode, CatchExceptionNode, Flow, FlowNode

@@ -2,9 +2,9 @@
 
 from typing import cast
 
+from heddle.engine.conventions import GENERATED_TEXT
 from heddle.engine.graph import Graph, GraphNode
 from heddle.engine.model_calls import call_model
-from heddle.engine.shapes import GENERATED_TEXT
 from heddle.engine.state import State
 from heddle.engine.structured import output_schema, read_structured, single_text
 from heddle.engine.work import NodeContext, Result, Waiting

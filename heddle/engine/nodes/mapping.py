@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from heddle.engine.conventions import COLLECTED, ITERATED
 from heddle.engine.earlier import handed_in
 from heddle.engine.faults import OutputMismatch, SubflowFailed
 from heddle.engine.graph import RESERVED, Graph, GraphNode
@@ -10,7 +11,7 @@ from heddle.engine.iteration import Items, hand_out, handed_out
 from heddle.engine.line import Line, line_of, open_to, walk_line
 from heddle.engine.nodes.flow import checkpoint
 from heddle.engine.reducers import OF_NOTHING, reduce
-from heddle.engine.shapes import COLLECTED, ITERATED, reductions
+from heddle.engine.shapes import reductions
 from heddle.engine.state import State, output_value
 from heddle.engine.together import together
 from heddle.engine.work import NodeContext, Result, Waiting

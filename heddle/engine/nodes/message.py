@@ -3,11 +3,11 @@
 from typing import Final, cast
 
 from heddle.engine.confirming import asking
+from heddle.engine.conventions import USER_INPUT
 from heddle.engine.faults import NobodyToAsk
 from heddle.engine.graph import Graph, GraphNode
 from heddle.engine.nodes.llm import fill
 from heddle.engine.questions import Question
-from heddle.engine.shapes import USER_INPUT
 from heddle.engine.state import State, declared_outputs
 from heddle.engine.work import NodeContext, Result, Waiting
 from heddle.spec import InputMessageNode, OutputMessageNode

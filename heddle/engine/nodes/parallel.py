@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, cast
 from heddle.engine.faults import OutputMismatch, SubflowFailed
 from heddle.engine.graph import Graph, GraphNode
 from heddle.engine.nodes.flow import checkpoint, entering
-from heddle.engine.shapes import flow_outputs, typed
+from heddle.engine.signatures import flow_outputs, typed
 from heddle.engine.state import State, declared_outputs
 from heddle.engine.together import together
 from heddle.engine.work import NodeContext, Result, Waiting

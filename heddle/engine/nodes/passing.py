@@ -2,14 +2,10 @@
 
 from typing import cast
 
+from heddle.engine.conventions import DEFAULT_BRANCH, DEFAULT_BRANCH_KEY
 from heddle.engine.faults import InputMissing
 from heddle.engine.graph import CHAT_HISTORY, Graph, GraphNode, branching_input
-from heddle.engine.shapes import (
-    DEFAULT_BRANCH,
-    DEFAULT_BRANCH_KEY,
-    Properties,
-    end_outputs,
-)
+from heddle.engine.signatures import Properties, end_outputs
 from heddle.engine.state import State, check_inputs, declared_outputs, glance_at, seen
 from heddle.engine.work import Pure, Result
 from heddle.spec import BranchingNode, EndNode, StartNode, as_text

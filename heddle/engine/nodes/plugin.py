@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any, cast
 
+from heddle.engine.conventions import NEXT
 from heddle.engine.faults import OutputMismatch
 from heddle.engine.graph import RESERVED, Graph, GraphNode
 from heddle.engine.model_calls import send_unseen
 from heddle.engine.plugin_calls import PluginServices, served, shown_component
-from heddle.engine.shapes import NEXT
 from heddle.engine.state import State, declared_outputs
 from heddle.engine.work import NodeContext, Result, Waiting
 from heddle.spec import PluginComponent

@@ -20,9 +20,10 @@ from heddle.engine.agents import (
     plain_agent,
     tool_name,
 )
+from heddle.engine.conventions import AGENT_RESULT
 from heddle.engine.earlier import earlier
 from heddle.engine.nodes.agent_work import AgentWork, Rounds, Talk, as_message, told
-from heddle.engine.shapes import AGENT_RESULT, Properties
+from heddle.engine.signatures import Properties
 from heddle.engine.state import State
 from heddle.engine.tool_calls import AgentAsTool, ToolCallRefused, definition_of
 from heddle.engine.work import NodeContext, Result, Waiting

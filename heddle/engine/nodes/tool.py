@@ -6,7 +6,7 @@ from typing import Any, cast
 from heddle.engine.confirming import WITH_A_PERSON, Unconfirmed, hindrance
 from heddle.engine.faults import OutputMismatch
 from heddle.engine.graph import RESERVED, Graph, GraphNode
-from heddle.engine.shapes import Properties
+from heddle.engine.signatures import Properties
 from heddle.engine.state import State, declared_outputs, output_value
 from heddle.engine.tool_use import tool_user
 from heddle.engine.work import NodeContext, Result, Waiting

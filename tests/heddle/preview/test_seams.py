@@ -3,7 +3,7 @@
 from typing import Any
 
 from heddle.engine.plan import make_plan
-from heddle.engine.shapes import flows_in
+from heddle.engine.signatures import flows_in
 from heddle.preview import seams
 from heddle.preview.policies import Policy, shown, unasked
 from heddle.preview.seams import MAX_PLACES, Place, in_order, places
