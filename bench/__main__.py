@@ -1,13 +1,15 @@
-"""Run benchmarks: ``python -m bench [subject ...]``; all of them without a name.
+"""Run benchmarks: ``python -m bench [name ...]``; all of them without a name.
 
 JSON lines on stdout, a table for people on stderr. Exit status 1 when a limit is missed;
 with --quick limits are shown and are no verdict. With --compare it is 1 when something
-could not be compared.
+could not be compared, with --url when the server does not withstand the load.
 """
 
 import argparse
 import contextlib
+import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from bench.harness import Answer, machine
@@ -15,25 +17,47 @@ from bench.report import line, section, summary
 from bench.sizes import quick
 from bench.subjects import about, module_of, subjects
 
+# What is only for one way of running: the flag, and what it goes with.
+_GOES_WITH = {
+    "rounds": "compare",
+    "token": "url",
+    "allow_remote": "url",
+    "model_host": "url",
+}
+
 
 def main(arguments: list[str]) -> int:
-    """Do what is asked; the exit status."""
+    """Do what is asked; the exit status.
+
+    What measures one thing does not load what serves another: hence the imports inside.
+    """
     parser = _parser()
     asked = parser.parse_args(arguments)
-    if asked.rounds and asked.compare is None:
-        parser.error("--rounds goes with --compare")
-    chosen = asked.subject or subjects()
-    if asked.list:
-        for subject in chosen:
-            told = about(subject)
-            sys.stdout.write(f"{subject:14} {told.title}\n{'':14} {told.question}\n")
-        return 0
+    for flag, other in _GOES_WITH.items():
+        if getattr(asked, flag) and getattr(asked, other) is None:
+            parser.error(f"--{flag.replace('_', '-')} goes with --{other}")
+    if asked.url is not None:
+        from bench import driving
+
+        return driving.main(
+            asked.url,
+            _chosen(parser, asked.name, driving.NAMES),
+            token=asked.token or os.environ.get("HEDDLE_AUTH_TOKEN", ""),
+            remote=asked.allow_remote,
+            host=asked.model_host or "127.0.0.1",
+            quick=asked.quick,
+        )
     if asked.profile:
-        # Here, so that measuring one thing does not load what serves another.
         from bench import profiles
 
         for told_line in profiles.write(asked.profile):
             _say(told_line)
+        return 0
+    chosen = _chosen(parser, asked.name, subjects())
+    if asked.list:
+        for subject in chosen:
+            told = about(subject)
+            sys.stdout.write(f"{subject:14} {told.title}\n{'':14} {told.question}\n")
         return 0
     if asked.compare is not None:
         from bench import comparing
@@ -44,7 +68,7 @@ def main(arguments: list[str]) -> int:
     return measure(chosen, small=asked.quick)
 
 
-def measure(chosen: list[str], *, small: bool) -> int:
+def measure(chosen: Sequence[str], *, small: bool) -> int:
     """Measure, and print as it comes; 1 when a limit was missed."""
     _say(line({"machine": machine()}))
     every: list[Answer] = []
@@ -63,6 +87,16 @@ def measure(chosen: list[str], *, small: bool) -> int:
     return 0 if small or all(answer.met is not False for answer in every) else 1
 
 
+def _chosen(
+    parser: argparse.ArgumentParser, names: Sequence[str], known: Sequence[str]
+) -> Sequence[str]:
+    """Those that are named, or all."""
+    for name in names:
+        if name not in known:
+            parser.error(f"there is no {name!r}; choose from: {', '.join(known)}")
+    return names or known
+
+
 def _say(text: str) -> None:
     sys.stdout.write(text)
     sys.stdout.flush()
@@ -70,9 +104,7 @@ def _say(text: str) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument(
-        "subject", nargs="*", choices=[*subjects(), []], default=[], metavar="subject"
-    )
+    parser.add_argument("name", nargs="*", default=[], help="what to measure")
     parser.add_argument(
         "--list", action="store_true", help="what there is; measures nothing"
     )
@@ -95,6 +127,24 @@ def _parser() -> argparse.ArgumentParser:
         type=_rounds,
         metavar="N",
         help="with --compare: how often each is run in both (5)",
+    )
+    parser.add_argument(
+        "--url",
+        help="put the server at this URL under load, whichever implementation it is",
+    )
+    parser.add_argument(
+        "--token",
+        help="with --url: what it wants to be shown ($HEDDLE_AUTH_TOKEN)",
+    )
+    parser.add_argument(
+        "--allow-remote",
+        action="store_true",
+        help="with --url: the server may be on another machine",
+    )
+    parser.add_argument(
+        "--model-host",
+        metavar="ADDRESS",
+        help="with --url: where the server reaches this machine, for its model (127.0.0.1)",
     )
     return parser
 

@@ -38,8 +38,8 @@ QUESTION: Final = "What did the fox do, in one sentence?"
 SEAMS: Final = {seam: ["before", "after"] for seam in ("node", "modelCall")}
 
 
-def body(model_port: int, question: str = QUESTION) -> str:
-    """A request for a run of start, agent and end."""
+def body(model_port: int, question: str = QUESTION, *, host: str = "127.0.0.1") -> str:
+    """A request for a run of start, agent and end; ``host`` is where its model is."""
     asked, answer = prop("question"), prop("answer")
     document = flow(
         [
@@ -53,7 +53,7 @@ def body(model_port: int, question: str = QUESTION) -> str:
             end(outputs=[answer]),
         ],
         ["start", "ask", "end"],
-        shared=[model(f"http://127.0.0.1:{model_port}/v1")],
+        shared=[model(f"http://{host}:{model_port}/v1")],
     )
     return json.dumps({"flow": document, "inputs": {"question": question}})
 
@@ -93,7 +93,9 @@ def asked(
 ) -> dict[str, float]:
     """One round of load, with the processor time of the server a run."""
     before = processor_seconds(pid)
-    answer: dict[str, float] = client.ask({"port": port, "path": path, "body": body, **how})
+    answer: dict[str, float] = client.ask(
+        {"place": {"port": port}, "path": path, "body": body, **how}
+    )
     spent = processor_seconds(pid) - before
     return {**answer, "cpu": spent / answer["count"] * 1e6}
 

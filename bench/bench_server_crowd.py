@@ -24,6 +24,7 @@ from typing import Any, Final
 from bench.bench_server import CONNECTIONS, body, server
 from bench.harness import Answer, against_floor, median, percentile
 from bench.http_load import request
+from bench.place import Place
 from bench.processes import Process, Served, process, resident
 from tests.support.flows import end, flow, start
 
@@ -44,7 +45,7 @@ UNTUNED: Final = "import gc; gc.freeze = gc.set_threshold = lambda *_: None"
 def hold(port: int, sent: bytes) -> socket.socket:
     """A run that waits for its model, with its stream open and read so far."""
     sock = socket.create_connection(("127.0.0.1", port))
-    sock.sendall(request("/v1/runs?stream=true", sent))
+    sock.sendall(request(Place(port), "/v1/runs?stream=true", sent))
     told = b""
     while told.count(b"event: node_start") < 2:
         data = sock.recv(65536)
@@ -102,7 +103,7 @@ def waiting(client: Process, stub: int) -> Iterator[Answer]:
 
 def _load(client: Process, served: Served, **how: Any) -> dict[str, float]:
     answer: dict[str, float] = client.ask(
-        {"port": served.port, "connections": CONNECTIONS, **how}
+        {"place": {"port": served.port}, "connections": CONNECTIONS, **how}
     )
     return answer
 
@@ -144,12 +145,13 @@ def followed(served: Served, stub: Process, port: int, readers: int) -> tuple[fl
     status, begun = ask(served.port, "POST", "/v1/runs?detach=true", sent)
     assert status == 202, begun
     with process("bench.socket_readers") as client:
-        asked = {"port": served.port, "run": begun["run"], "readers": readers}
+        place = {"port": served.port}
+        asked = {"place": place, "run": begun["run"], "readers": readers}
         assert client.ask(asked) == {"following": readers}
         assert stub.line() == b"held\n"
         begin = time.time()
         stub.tell(b"go")
-        told = json.loads(client.line())
+        told = client.answer()
     _, shown = ask(served.port, "GET", f"/v1/runs/{begun['run']}")
     assert shown["status"] == "completed", shown
     assert told["complete"] == readers, told

@@ -2,10 +2,13 @@
 
 Told by JSON lines on standard input, answered by one each:
 
-    {"port", "path", "body", "connections", "seconds" | "count"}
+    {"place": {"port", …}, "path", "body", "connections", "seconds" | "count"}
     {"rate", "count", "p50", "p99"}                       times in milliseconds
+    {"failed", "status"}                                  an answer was no success
 
-Answers are told by their length or their last chunk; any status but 200 ends it.
+An answer ends by its length, its last chunk or, where it has neither, with its connection;
+one that says that it closes its connection is followed by another. Any 2xx is a success,
+but for a stream of events that has an error in it.
 """
 
 import contextlib
@@ -18,47 +21,101 @@ from typing import Any, Final
 import msgspec
 
 from bench.harness import percentile
+from bench.place import Place
 
 _LAST_CHUNK: Final = b"0\r\n\r\n"
 _LENGTH: Final = b"content-length: "
+_CHUNKED: Final = b"transfer-encoding: chunked"
+_ERROR: Final = b"event: error"
+_SHOWN: Final = 500
+"""Bytes of an answer that a failure quotes."""
 
 
-def request(path: str, body: bytes) -> bytes:
+class Unexpected(Exception):
+    """An answer that is no success; its status, 0 when there was none."""
+
+    def __init__(self, told: str, status: int = 0) -> None:
+        super().__init__(told)
+        self.status = status
+
+
+def request(place: Place, path: str, body: bytes) -> bytes:
     """A request as a client in a data centre sends it."""
     return (
-        b"POST %b HTTP/1.1\r\nHost: 127.0.0.1:4319\r\nUser-Agent: bench/1.0\r\n"
-        b"Accept: */*\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
-    ) % (path.encode(), len(body), body)
+        place.head(
+            "POST",
+            path,
+            "User-Agent: bench/1.0",
+            "Accept: */*",
+            "Content-Type: application/json",
+            f"Content-Length: {len(body)}",
+        )
+        + body
+    )
 
 
 class _Client:
     """One connection, and what has come of its present answer."""
 
-    __slots__ = ("data", "sent", "sock")
+    __slots__ = ("closes", "data", "sent", "sock")
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         self.data = b""
         self.sent = 0.0
+        # Whether the answer says that its connection ends with it.
+        self.closes = False
 
     def complete(self, data: bytes) -> bool:
-        """Take what arrived; whether that was the end of an answer."""
+        """Take what arrived; whether that was the end of an answer.
+
+        Raises:
+            Unexpected: It is no success.
+        """
         self.data += data
         head = self.data.find(b"\r\n\r\n")
         if head < 0:
+            if not data:
+                raise Unexpected("the server hung up")
             return False
-        if not self.data.startswith(b"HTTP/1.1 200"):
-            raise AssertionError(self.data)
+        if self.data[9:10] != b"2":
+            raise self._refused(head)
         lower = self.data[:head].lower()
+        self.closes = b"connection: close" in lower or lower.startswith(b"http/1.0")
         at = lower.find(_LENGTH)
-        if at < 0:
-            return self.data.endswith(_LAST_CHUNK)
-        length = int(lower[at + len(_LENGTH) :].split(b"\r\n", 1)[0])
-        return len(self.data) == head + 4 + length
+        if at >= 0:
+            length = int(lower[at + len(_LENGTH) :].split(b"\r\n", 1)[0])
+            complete = len(self.data) == head + 4 + length
+        elif _CHUNKED in lower:
+            complete = self.data.endswith(_LAST_CHUNK)
+        elif not data:
+            return self._whole()
+        else:
+            return False
+        if complete:
+            return self._whole()
+        if not data:
+            raise Unexpected("the server hung up in the middle of an answer")
+        return False
+
+    def _whole(self) -> bool:
+        at = self.data.find(_ERROR)
+        if at >= 0:
+            shown = self.data[at : at + _SHOWN].decode(errors="replace")
+            raise Unexpected(f"a stream of events has an error: {shown}", 200)
+        return True
+
+    def _refused(self, head: int) -> Unexpected:
+        line = self.data[: self.data.find(b"\r\n")].decode(errors="replace")
+        body = self.data[head + 4 :][:_SHOWN].decode(errors="replace").strip()
+        status = self.data[9:12]
+        return Unexpected(
+            f"{line.partition(' ')[2]}: {body}", int(status) if status.isdigit() else 0
+        )
 
 
 def load(
-    port: int,
+    place: Place,
     path: str,
     body: bytes,
     *,
@@ -66,19 +123,35 @@ def load(
     seconds: float = 0.0,
     count: int = 0,
 ) -> dict[str, float]:
-    """Ask for so many seconds, or so often in all."""
-    message = request(path, body)
+    """Ask for so many seconds, or so often in all.
+
+    Raises:
+        Unexpected: An answer is no success.
+        OSError: The server can't be reached any more.
+    """
+    message = request(place, path, body)
     took: list[float] = []
     left = count
     with contextlib.ExitStack() as stack:
         poll = select.epoll()
         stack.callback(poll.close)
         clients: dict[int, _Client] = {}
-        for _ in range(connections):
-            sock = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+
+        @stack.callback
+        def close() -> None:
+            # Those that are open now, whoever was before them.
+            for client in clients.values():
+                client.sock.close()
+
+        def connect() -> _Client:
+            sock = socket.create_connection((place.address, place.port))
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            clients[sock.fileno()] = _Client(sock)
+            client = clients[sock.fileno()] = _Client(sock)
             poll.register(sock.fileno(), select.EPOLLIN)
+            return client
+
+        for _ in range(connections):
+            connect()
         begin = now = time.perf_counter()
         for client in clients.values():
             client.sent = time.perf_counter()
@@ -89,13 +162,18 @@ def load(
             for number, _ in poll.poll():
                 client = clients[number]
                 data = client.sock.recv(262_144)
-                assert data, "the server hung up"
                 if not client.complete(data):
                     continue
                 client.data = b""
                 now = time.perf_counter()
                 took.append(now - client.sent)
-                if left > 0 or (not count and now < begin + seconds):
+                again = left > 0 or (not count and now < begin + seconds)
+                if client.closes or not data:
+                    poll.unregister(number)
+                    clients.pop(number).sock.close()
+                    if again:
+                        client = connect()
+                if again:
                     left -= 1
                     client.sent = now
                     client.sock.send(message)
@@ -114,7 +192,14 @@ def main() -> None:
     for line in sys.stdin:
         asked: dict[str, Any] = msgspec.json.decode(line)
         body = asked.pop("body").encode()
-        answer = load(asked.pop("port"), asked.pop("path"), body, **asked)
+        place = msgspec.convert(asked.pop("place"), Place)
+        answer: dict[str, Any]
+        try:
+            answer = load(place, asked.pop("path"), body, **asked)
+        except Unexpected as unexpected:
+            answer = {"failed": str(unexpected), "status": unexpected.status}
+        except OSError as error:
+            answer = {"failed": f"{error.strerror or error}", "status": 0}
         sys.stdout.write(msgspec.json.encode(answer).decode() + "\n")
         sys.stdout.flush()
 

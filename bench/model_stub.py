@@ -12,7 +12,7 @@ import socket
 import sys
 from typing import Final
 
-from bench.bench_model_client import BUFFERED, HEAD, STREAMED, chunk
+from bench.model_answers import BUFFERED, HEAD, STREAMED, chunk
 
 _STREAMED: Final = b"".join(STREAMED)
 PIECE: Final = "a word. "
@@ -27,8 +27,9 @@ def long_answer(pieces: int) -> bytes:
 
 
 def main() -> None:
-    """Answer until standard input ends."""
-    listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
+    """Answer until standard input ends, at the address that is named or at 127.0.0.1."""
+    address = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1"
+    listener = socket.create_server((address, 0), backlog=4096)
     sys.stdout.write(f"{listener.getsockname()[1]}\n")
     sys.stdout.flush()
     poll = select.epoll()

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -23,17 +24,40 @@ _START: Final = 30.0
 """Seconds until a server must be listening."""
 
 
+class WorkFailed(Exception):
+    """A process could not do what it was told; the status of the answer that it had from
+    the server, 0 when it had none."""
+
+    def __init__(self, told: str, status: int = 0) -> None:
+        super().__init__(told)
+        self.status = status
+
+
 class Process:
     """One that is told things on its standard input, and answers in lines."""
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
         self._process = process
+        self._rest = b""
         self.pid = process.pid
 
-    def line(self) -> bytes:
-        """The next line that it says."""
+    def line(self, patience: float | None = None) -> bytes:
+        """The next line that it says, "" when it has ended.
+
+        Raises:
+            TimeoutError: It says none within so many seconds.
+        """
         assert self._process.stdout is not None
-        return self._process.stdout.readline()
+        number = self._process.stdout.fileno()
+        while b"\n" not in self._rest:
+            if not select.select([number], [], [], patience)[0]:
+                raise TimeoutError
+            data = os.read(number, 65536)
+            if not data:
+                break
+            self._rest += data
+        said, end, self._rest = self._rest.partition(b"\n")
+        return said + end
 
     def tell(self, line: bytes) -> None:
         """Give it a line."""
@@ -41,10 +65,28 @@ class Process:
         self._process.stdin.write(line + b"\n")
         self._process.stdin.flush()
 
+    def answer(self) -> Any:
+        """The next line that it says, from JSON.
+
+        Raises:
+            WorkFailed: It says that it could not do it, or has ended.
+        """
+        said = self.line()
+        if not said:
+            raise WorkFailed("a process of the benchmark has ended; see above")
+        told = msgspec.json.decode(said)
+        if "failed" in told:
+            raise WorkFailed(told["failed"], told["status"])
+        return told
+
     def ask(self, question: Mapping[str, Any]) -> Any:
-        """Its answer to a question, both JSON."""
+        """Its answer to a question, both JSON.
+
+        Raises:
+            WorkFailed: It says that it could not do it, or has ended.
+        """
         self.tell(msgspec.json.encode(question))
-        return msgspec.json.decode(self.line())
+        return self.answer()
 
 
 @contextlib.contextmanager

@@ -51,7 +51,16 @@ def about(subject: str) -> About:
     Raises:
         KeyError: a part is missing.
     """
-    text = module_of(subject).__doc__ or ""
+    return about_module(subject, module_of(subject))
+
+
+def about_module(subject: str, module: ModuleType) -> About:
+    """What the docstring of any such module says.
+
+    Raises:
+        KeyError: a part is missing.
+    """
+    text = module.__doc__ or ""
     parts = {name: " ".join(said.split()) for name, said in _PART.findall(text)}
     title = " ".join(text.partition("\n\n")[0].split())
     return About(subject, title, parts["Question"], parts["Workload"], parts["Answer"])
