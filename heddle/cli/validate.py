@@ -14,7 +14,7 @@ from plugins_host import Fault
 if TYPE_CHECKING:
     from heddle.installation import Installed
     from heddle.spec import Formats, Supplied
-    from heddle.spec.places import Places
+    from heddle.spec.places import Places, Span
 
 MOST_QUOTED: Final = 1 << 20
 """Bytes of a document whose lines are quoted: each problem is looked for from its start."""
@@ -120,9 +120,11 @@ def check(
 
 
 def described(problem: Any) -> dict[str, str]:
-    """One problem of a document as fields; ``file`` when it is in one of components."""
+    """One problem of a document as fields: ``file`` when it is in one of components,
+    ``key`` when that is to be marked, and not what is at ``path``."""
     fields = {"path": problem.path, "what": problem.what, "fix": problem.fix}
-    return {**fields, "file": problem.file} if problem.file else fields
+    more = {"file": problem.file, "key": problem.key}
+    return {**fields, **{name: value for name, value in more.items() if value}}
 
 
 def tool_problems(
@@ -195,12 +197,13 @@ def places_of(flow: str, format: str | None, formats: "Formats") -> "Places | No
 
 
 def locate(report: dict[str, Any], texts: Texts) -> None:
-    """Add line and column, counted from 1, to what can be found in its text."""
+    """Put line and column, counted from 1, to what can be found in its text."""
     from heddle.spec.places import line_and_column
 
     for each in (*report["problems"], *report["warnings"]):
         places = texts.places(each.get("file", ""))
-        span = None if places is None else places.find(each["path"])
+        span = None if places is None else spot(places, each)
+        each.pop("key", None)
         if places is not None and span is not None:
             each["line"], each["column"] = line_and_column(places.text, span.start)
 
@@ -225,16 +228,22 @@ def tell_each(flow: str, report: dict[str, Any], texts: Texts) -> None:
             click.echo(f"{mark} {fit(file or flow)} {fit(text)}", err=True)
             places = texts.places(file)
             if places is not None:
-                quote(file or flow, places, each["path"])
+                quote(file or flow, places, each)
     if not report["valid"]:
         count = len(report["problems"])
         click.echo(f"{fit(flow)}: {count} problem{'s' * (count != 1)}", err=True)
 
 
-def quote(flow: str, places: "Places", path: str) -> None:
+def spot(places: "Places", problem: dict[str, str]) -> "Span | None":
+    """What a problem is about in the text; None where it says nothing about it."""
+    key = problem.get("key")
+    return places.find(key, key=True) if key else places.find(problem["path"])
+
+
+def quote(flow: str, places: "Places", problem: dict[str, str]) -> None:
     """Print the line that a problem is about, if it is to be found."""
     from heddle.cli.excerpts import excerpt
 
-    span = places.find(path)
+    span = spot(places, problem)
     if span is not None:
         click.echo("\n".join(excerpt(flow, places.text, span)), err=True)

@@ -5,19 +5,12 @@ standard library's reader, which is slower and says more.
 """
 
 import re
-from collections import Counter
 from typing import Any, Final, NoReturn
 
 import msgspec
 
-from heddle.spec.problems import (
-    MAX_PROBLEMS,
-    DocumentError,
-    Path,
-    Problem,
-    shown,
-    write_path,
-)
+from heddle.spec.problems import shown
+from heddle.spec.repeated_keys import refuse_repeated_keys
 from heddle.spec.source import (
     MAX_DIGITS,
     MAX_NESTING,
@@ -46,7 +39,7 @@ def parse_json(data: bytes, name: str) -> Any:
     if data.count(b"[") + data.count(b"{") > MAX_NESTING and _nests_too_deep(document):
         raise too_deep(name, _deepest(text_of(data, name)))
     if data.count(b":") != colons or b"\\u003" in data:
-        _refuse_repeated_keys(data.decode(), name)
+        refuse_repeated_keys(data.decode(), name)
     return document
 
 
@@ -159,41 +152,3 @@ def _first(token: str, text: str) -> str:
     pattern = rf'"(?:[^"\\]|\\.)*+"|(?P<found>{re.escape(token)})'
     found = next(m for m in re.finditer(pattern, text, re.DOTALL) if m["found"])
     return position(text, found.start())
-
-
-class _Object(dict[str, Any]):
-    """An object whose keys in the text were ``written``, some more than once."""
-
-    written: tuple[str, ...] = ()
-
-
-def _refuse_repeated_keys(text: str, name: str) -> None:
-    import json
-
-    def read(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        read = _Object(pairs)
-        if len(read) != len(pairs):
-            read.written = tuple(key for key, _ in pairs)
-        return read
-
-    problems: list[Problem] = []
-    waiting: list[tuple[Any, Path]] = [(json.loads(text, object_pairs_hook=read), None)]
-    while waiting and len(problems) < MAX_PROBLEMS:
-        value, path = waiting.pop()
-        if isinstance(value, _Object):
-            problems += [
-                Problem(
-                    write_path((path, key)),
-                    f"the key {shown(key)} is written {times} times in one object",
-                    "Keep one of them.",
-                )
-                for key, times in Counter(value.written).items()
-                if times > 1
-            ]
-            waiting += [(inner, (path, key)) for key, inner in reversed(value.items())]
-        elif isinstance(value, list):
-            waiting += [
-                (value[index], (path, index)) for index in reversed(range(len(value)))
-            ]
-    if problems:
-        raise DocumentError(problems[:MAX_PROBLEMS], name=name)

@@ -54,6 +54,7 @@ def explain_fields(
                 f"Is {guess!r} a misspelling of it?"
                 if guess
                 else f"Add it: {_wanted(annotation)}.",
+                key=(path, guess) if guess else None,
             )
     return len(problems) != before
 

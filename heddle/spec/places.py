@@ -19,6 +19,7 @@ _STEP: Final = re.compile(
     r"\.([$\w-]+)|\[(\d+)\]|\[('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")\]"
 )
 _POSITION: Final = re.compile(r"line (\d+), column (\d+)")
+_WORD: Final = re.compile(r"[$\w-]+")
 _BLANK: Final = re.compile(r"[ \t\r\n]*")
 
 
@@ -37,11 +38,14 @@ class Places:
         self._format = format
         self._tree: Any = None
 
-    def find(self, path: str) -> Span | None:
+    def find(self, path: str, *, key: bool = False) -> Span | None:
         """The piece of the text that a path means.
+
+        Of a key that is written more than once the last one is meant.
 
         Args:
             path: As `Problem` has it: ``$.nodes[2].name``, or ``line 3, column 7``.
+            key: Whether the key at its end is looked for, whatever its value.
 
         Returns:
             The value where it is a scalar, else the key or the bracket that it begins
@@ -50,13 +54,13 @@ class Places:
         at = _POSITION.fullmatch(path)
         if at is not None:
             start = _offset(self.text, int(at[1]), int(at[2]))
-            return Span(start, start + 1)
+            return Span(start, max(start + 1, _end_of_word(self.text, start)))
         if not path.startswith("$"):
             return None
         steps = list(_steps(path))
         try:
             if self._format == "json":
-                return _in_json(self.text, steps)
+                return _in_json(self.text, steps, key=key)
             given = unbroken(self.text)
             self._tree = self._tree or _tree(given.text)
         except (ValueError, IndexError, RecursionError):  # it is no JSON to its end
@@ -64,12 +68,18 @@ class Places:
         if self._tree is None:
             return None
         hidden = (given.hidden(each) if isinstance(each, str) else each for each in steps)
-        return _in_yaml(self._tree, list(hidden))
+        return _in_yaml(self._tree, list(hidden), key=key)
 
 
 def line_and_column(text: str, offset: int) -> tuple[int, int]:
     """Where the character at ``offset`` is, both counted from 1."""
     return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
+
+
+def _end_of_word(text: str, start: int) -> int:
+    """Where a bare word ends that begins at ``start``; there itself where none does."""
+    found = _WORD.match(text, start)
+    return start if found is None else found.end()
 
 
 def _offset(text: str, line: int, column: int) -> int:
@@ -92,20 +102,22 @@ def _steps(path: str) -> Iterator[str | int]:
             yield literal_eval(step[3])
 
 
-def _in_json(text: str, steps: list[str | int]) -> Span:
+def _in_json(text: str, steps: list[str | int], *, key: bool) -> Span:
     at = _skip(text, 0)
     span = Span(at, at + 1)
+    label: Span | None = None
     for step in steps:
         found = _step_into(text, at, step)
         if found is None:
             return span
         label, at = found
         span = _shown(text, label, at)
-    return span
+    return label if key and label is not None else span
 
 
 def _step_into(text: str, at: int, step: str | int) -> tuple[Span | None, int] | None:
     """The key, where there is one, and the beginning of a member of what is at ``at``."""
+    found: tuple[Span | None, int] | None = None
     bracket = "{" if isinstance(step, str) else "["
     if text[at] != bracket:
         return None
@@ -118,12 +130,14 @@ def _step_into(text: str, at: int, step: str | int) -> tuple[Span | None, int] |
             label = Span(at, end)
             at = _skip(text, _skip(text, end) + 1)
         if name == step:
-            return label, at
+            found = label, at
+            if label is None:
+                break
         at = _skip(text, JSONDecoder().raw_decode(text, at)[1])
         if text[at] == ",":
             at = _skip(text, at + 1)
         number += 1
-    return None
+    return found
 
 
 def _skip(text: str, at: int) -> int:
@@ -148,14 +162,15 @@ def _tree(text: str) -> Any:
         return None
 
 
-def _in_yaml(node: Any, steps: list[str | int]) -> Span:
+def _in_yaml(node: Any, steps: list[str | int], *, key: bool) -> Span:
     span = Span(node.start_mark.index, node.start_mark.index + 1)
-    for step in steps:
+    for number, step in enumerate(steps, 1):
         found = _member(node, step)
         if found is None:
             return span
         label, node = found
-        shown = node if node.id == "scalar" or label is None else label
+        plain = node.id == "scalar" and not (key and number == len(steps))
+        shown = node if plain or label is None else label
         start = shown.start_mark.index
         span = Span(start, shown.end_mark.index if shown.id == "scalar" else start + 1)
     return span

@@ -48,12 +48,15 @@ class Problem(Struct, frozen=True):
     """One thing that is wrong: where in the document, what, and what to do about it.
 
     ``file`` is the one that ``path`` leads through, when it is not the document itself.
+    ``key`` is the path of the key that is at fault, where it is one: its place in the text
+    is that of the word, not that of the value behind it.
     """
 
     path: str
     what: str
     fix: str = ""
     file: str = ""
+    key: str = ""
 
     def __str__(self) -> str:
         where = f"{self.file} {self.path}" if self.file else self.path
@@ -113,20 +116,22 @@ class Problems:
     def __len__(self) -> int:
         return len(self.found)
 
-    def add(self, path: Path, what: str, fix: str = "") -> None:
-        """Note a problem.
+    def add(self, path: Path, what: str, fix: str = "", *, key: Path = None) -> None:
+        """Note a problem; ``key`` is the path of the key that is at fault.
 
         Raises:
             TooManyProblems: It is the last that is taken.
         """
-        self.found.append(Problem(write_path(path), what, fix))
+        word = "" if key is None else write_path(key)
+        self.found.append(Problem(write_path(path), what, fix, key=word))
         if len(self.found) >= MAX_PROBLEMS:
             raise TooManyProblems
 
-    def warn(self, path: Path, what: str, fix: str = "") -> None:
+    def warn(self, path: Path, what: str, fix: str = "", *, key: Path = None) -> None:
         """Note what can be used all the same. The first `MAX_PROBLEMS` are enough."""
         if len(self.warnings) < MAX_PROBLEMS:
-            self.warnings.append(Problem(write_path(path), what, fix))
+            word = "" if key is None else write_path(key)
+            self.warnings.append(Problem(write_path(path), what, fix, key=word))
 
     def warn_unknown(
         self, keys: Collection[str], known: Collection[str], path: Path
@@ -139,6 +144,7 @@ class Problems:
                     (path, key),
                     "this is not a field that is known here, and is ignored",
                     f"Did you mean {guess!r}?" if guess else "",
+                    key=(path, key),
                 )
 
 

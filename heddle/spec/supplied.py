@@ -44,8 +44,10 @@ class Supplied(Struct, frozen=True):
             return problem
         for home in {*self.homes.values(), _NO_FILE}:
             if problem.path.startswith(f"{home} $"):
-                path = problem.path[len(home) + 1 :]
-                return structs.replace(problem, path=path, file=home)
+                path, key = (
+                    text.removeprefix(f"{home} ") for text in (problem.path, problem.key)
+                )
+                return structs.replace(problem, path=path, file=home, key=key)
         return problem
 
     def relocate(self, error: DocumentError) -> DocumentError:

@@ -7,6 +7,7 @@ keys are always text. Anchors and aliases are followed, custom tags and merge ke
 import re
 from typing import Any, Final
 
+from msgspec import Struct
 from yaml import MarkedYAMLError, _yaml
 from yaml import events as e
 from yaml.reader import ReaderError
@@ -62,7 +63,7 @@ def parse_yaml(data: bytes, name: str) -> Any:
     try:
         return _YamlBuilder(given, name).build()
     except MarkedYAMLError as error:
-        raise _malformed_yaml(error, name) from error
+        raise _malformed_yaml(error, name, text) from error
     except ReaderError as error:
         before = text.encode()[: error.position].decode(errors="ignore")
         raise refusal(
@@ -72,29 +73,73 @@ def parse_yaml(data: bytes, name: str) -> Any:
         ) from error
 
 
-_UNCLOSED: Final = "Close the quote that begins here."
-_FIXES: Final[dict[str, str]] = {
-    "while scanning a quoted scalar: found unexpected end of stream": _UNCLOSED,
-    "mapping values are not allowed": (
+class _Flaw(Struct, frozen=True):
+    """What to do about something that is no YAML. ``what`` says it in other words than the
+    reader does; ``opening`` is whether what was begun is at fault, not where it broke."""
+
+    fix: str
+    what: str = ""
+    opening: bool = False
+
+
+_TABS: Final = _Flaw(
+    "Indent with spaces: YAML takes no tabs there.",
+    "a tab stands where a line is indented",
+)
+_FLAWS: Final[dict[str, _Flaw]] = {
+    "while scanning a quoted scalar: found unexpected end of stream": _Flaw(
+        "Close the quote that begins here.", opening=True
+    ),
+    "mapping values are not allowed": _Flaw(
         "Put a text that holds ': ' in quotes, or indent the line as those around it."
     ),
-    "found a tab character": "Indent with spaces.",
+    "found a tab character": _TABS,
+    "could not find expected ':'": _Flaw("Write it as 'name: value'.", opening=True),
+    "block mapping: did not find expected key": _Flaw(
+        "Indent the line as those before it; put a text with a quote in it in quotes of "
+        "the other kind."
+    ),
+    "block sequence entries are not allowed": _Flaw("Begin the list on a line of its own."),
 }
 """What people write that is no YAML, by what the reader says of it."""
 
+_OPEN: Final = _Flaw("Close the bracket that begins here.", opening=True)
+_NO_COMMA: Final = _Flaw("Put a comma before it, or close the bracket.")
 
-def _malformed_yaml(error: MarkedYAMLError, name: str) -> DocumentError:
+_BEGINNINGS: Final[dict[str, _Flaw]] = {
+    "\t": _TABS,
+    **{
+        each: _Flaw("Put the text in quotes.", f"a text cannot begin with {each!r}")
+        for each in "@`%"
+    },
+}
+"""The same for the characters that nothing begins with."""
+
+
+def _malformed_yaml(error: MarkedYAMLError, name: str, text: str) -> DocumentError:
     mark = error.problem_mark or error.context_mark
     if error.problem and "exceeded maximum nesting" in error.problem:
         return too_deep(name, _at(mark) if mark else "")
     what = ": ".join(part for part in (error.context, error.problem) if part)
-    fix = next((fix for part, fix in _FIXES.items() if part in what), "")
-    if fix == _UNCLOSED:
-        # Where it ends tells nobody where the quote is.
-        mark = error.context_mark or mark
+    flaw = _flaw(what, text, len(text) if mark is None else mark.index)
+    if flaw is not None:
+        what = flaw.what or what
+        mark = (error.context_mark if flaw.opening else mark) or mark
     return refusal(
-        name, f"malformed YAML: {what}", where=_at(mark) if mark else "", fix=fix
+        name,
+        f"malformed YAML: {what}",
+        where=_at(mark) if mark else "",
+        fix="" if flaw is None else flaw.fix,
     )
+
+
+def _flaw(what: str, text: str, at: int) -> _Flaw | None:
+    """What is wrong at an offset of a text; None where nobody knows more."""
+    if "cannot start any token" in what:
+        return _BEGINNINGS.get(text[at : at + 1])
+    if "did not find expected ',' or" in what:
+        return _NO_COMMA if text[at:].strip() else _OPEN
+    return next((flaw for part, flaw in _FLAWS.items() if part in what), None)
 
 
 def _at(mark: Any) -> str:
@@ -219,7 +264,8 @@ class _YamlBuilder:
         if key in items:
             raise self._refusal(
                 event,
-                f"the key {shown(key)} is written twice in one object",
+                f"the key {shown(key)} is written twice in one object, first at "
+                + self._first(event),
                 fix="Keep one of them.",
             )
         if key == "<<" and event.implicit[0]:
@@ -232,6 +278,32 @@ class _YamlBuilder:
             alias.value, alias.size = key, len(key) + _VALUE_SIZE
         self.size += len(key) + _VALUE_SIZE
         self.stack[-1].key = key
+
+    def _first(self, again: Any) -> str:
+        """Where a key stands that its object has ``again``. It is read once more up to
+        there: marks of all keys would cost whoever has no mistake in a document."""
+        parser: Any = _yaml.CParser(self.given.text)
+        # What is open: the marks of an object's keys, or None for a list; and, of each,
+        # whether a key comes next.
+        keys: list[dict[str, Any] | None] = [None]
+        is_key = [False]
+        while True:
+            event: Any = parser.get_event()
+            kind = type(event)
+            if kind is e.MappingEndEvent or kind is e.SequenceEndEvent:
+                keys.pop()
+                is_key.pop()
+            elif issubclass(kind, e.NodeEvent):
+                known = keys[-1]
+                if known is not None and is_key[-1] and kind is e.ScalarEvent:
+                    if event.start_mark.index == again.start_mark.index:
+                        return _at(known[event.value])
+                    known[event.value] = event.start_mark
+                is_key[-1] = known is not None and not is_key[-1]
+                if kind is not e.ScalarEvent and kind is not e.AliasEvent:
+                    is_mapping = kind is e.MappingStartEvent
+                    keys.append({} if is_mapping else None)
+                    is_key.append(is_mapping)
 
     def _anchor(self, event: Any) -> _Alias:
         alias = self.anchors[event.anchor] = _Alias()

@@ -183,3 +183,17 @@ def test_of_one_id_in_both_the_sentence_says_which_file_has_the_other() -> None:
     with pytest.raises(DocumentError) as raised:
         prepare(FLOW, name="flow.json", supplied=supplied(holding(model=model)))
     assert "0.json $.$referenced_components.model" in str(raised.value)
+
+
+def test_a_misspelt_key_is_marked_in_the_file_it_is_in(tmp_path: Path) -> None:
+    (tmp_path / "flow.json").write_bytes(FLOW)
+    (tmp_path / "model.yaml").write_text(
+        "$referenced_components:\n"
+        "  model: {component_type: OpenAiCompatibleConfig, nmae: m}\n"
+    )
+    flow = str(tmp_path / "flow.json")
+    model = str(tmp_path / "model.yaml")
+    report = check(flow, None, NOTHING, supplied=supply([model]))
+    locate(report, Texts(flow, None, FORMATS))
+    first = next(each for each in report["problems"] if "'name'" in each["what"])
+    assert (first["file"], first["line"], first["column"]) == (model, 2, 51)

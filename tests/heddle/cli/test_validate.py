@@ -120,7 +120,21 @@ def marked(heddle: Heddle, name: str) -> tuple[int, str, str]:
             "Put a text that holds ': ' in quotes, or indent the line as those around it.",
             ":",
         ),
-        ("f.yaml", "a: 1\n\tb: 2\n", "Indent with spaces.", " "),
+        ("f.yaml", "a: 1\n\tb: 2\n", "Indent with spaces: YAML takes no tabs there.", " "),
+        ("f.yaml", "a:\n\tb: 2\n", "Indent with spaces: YAML takes no tabs there.", " "),
+        ("f.yaml", "a: @b\n", "begin with '@'. Put the text in quotes.", "@"),
+        ("f.yaml", "a: [%b]\n", "begin with '%'. Put the text in quotes.", "%"),
+        ("f.yaml", "a: 1\nbee\nc: 2\n", "Write it as 'name: value'.", "bee"),
+        ("f.yaml", "a: [1, 2\n\n", "Close the bracket that begins here.", "["),
+        ("f.yaml", "a: [1, 2\nb: 1\n", "Put a comma before it, or close the bracket.", ":"),
+        ("f.yaml", "a: - b\n", "Begin the list on a line of its own.", "-"),
+        (
+            "f.yaml",
+            "a:\n   b: 1\n  cd: 2\n",
+            "Indent the line as those before it; put a text with a quote in it in quotes "
+            "of the other kind.",
+            "cd",
+        ),
     ],
 )
 def test_what_is_no_json_and_no_yaml_is_marked_and_says_what_to_do(
@@ -129,7 +143,65 @@ def test_what_is_no_json_and_no_yaml_is_marked_and_says_what_to_do(
     (tmp_path / name).write_text(text)
     count, sentence, quoted = marked(heddle, name)
     assert (count, quoted) == (1, mark)
-    assert sentence.endswith(f". {says}")
+    assert sentence.endswith(f" {says}")
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "mark"),
+    [
+        ("missing", '"to_node":', '"to_nod":', '"to_nod"'),
+        ("unknown", '"to_node":', '"surprise": 1, "to_node":', '"surprise"'),
+        ("repeated", '"name": "flow"', '"name": "flow", "name": [1]', '"name"'),
+    ],
+)
+def test_a_key_at_fault_is_marked_and_not_what_is_around_it(
+    heddle: Heddle,
+    tmp_path: Path,
+    flow: WriteFlow,
+    name: str,
+    old: str,
+    new: str,
+    mark: str,
+) -> None:
+    text = (tmp_path / flow()).read_text()
+    assert old in text
+    (tmp_path / "bad.json").write_text(text.replace(old, new, 1))
+    count, _, quoted = marked(heddle, "bad.json")
+    assert (count, quoted) == (1, mark)
+    (each,) = json.loads(heddle("validate", "bad.json", "--json").stdout)[
+        "warnings" if name == "unknown" else "problems"
+    ]
+    assert set(each) == {"path", "what", "fix", "line", "column"}
+
+
+def test_of_two_keys_the_second_is_marked_and_the_first_is_named(
+    heddle: Heddle, tmp_path: Path
+) -> None:
+    text = '{"a": {"b": 1},\n "a": {"b": 1, "c": 2,\n "b": 3}}'
+    (tmp_path / "f.json").write_text(text)
+    done = heddle("validate", "f.json")
+    assert done.stderr.splitlines() == [
+        "x f.json $.a: the key 'a' is written 2 times in one object, first at line 1, "
+        "column 2. Keep one of them.",
+        "   --> f.json:2:2",
+        '  2 |  "a": {"b": 1, "c": 2,',
+        "    |  ^^^",
+        "x f.json $.a.b: the key 'b' is written 2 times in one object, first at line 2, "
+        "column 8. Keep one of them.",
+        "   --> f.json:3:2",
+        '  3 |  "b": 3}}',
+        "    |  ^^^",
+        "f.json: 2 problems",
+    ]
+
+
+def test_where_a_word_begins_that_is_at_fault_the_word_is_marked(
+    heddle: Heddle, tmp_path: Path
+) -> None:
+    (tmp_path / "f.yaml").write_text("name: x\nnodes: []\nname: y\n")
+    count, sentence, quoted = marked(heddle, "f.yaml")
+    assert (count, quoted) == (1, "name")
+    assert "first at line 1, column 1" in sentence
 
 
 def test_a_mark_of_the_byte_order_moves_no_mark(

@@ -66,6 +66,24 @@ def test_a_path_leads_to_a_scalar_a_key_or_a_bracket(
     assert TEXT[span.start : span.end] == found
 
 
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("$.name", '"name"'),
+        ("$.nodes", '"nodes"'),
+        ("$.nodes[0]['a key']", '"a key"'),
+        ("$.nodes[1]['odd\"'][1].x", '"x"'),
+        ("$.nodes[1]", "{"),
+        ("$.name.deeper", '"hello"'),
+    ],
+)
+@pytest.mark.parametrize("format_", ["json", "yaml"])
+def test_a_key_is_found_for_who_asks_for_it(path: str, found: str, format_: str) -> None:
+    span = Places(TEXT, format_).find(path, key=True)
+    assert span is not None
+    assert TEXT[span.start : span.end] == found
+
+
 def test_what_is_missing_in_an_object_of_a_list_is_shown_at_that_object() -> None:
     span = Places(TEXT, "json").find("$.nodes[1].absent")
     assert span is not None

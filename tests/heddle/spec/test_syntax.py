@@ -168,19 +168,27 @@ def test_any_bytes_are_an_object_or_a_document_error(data: bytes, kind: str) -> 
         ),
         (
             b'{"a": {"x": 1, "b": 2, "x": 3}}',
-            "flow.json $.a.x: the key 'x' is written 2 times in one object. Keep one of "
-            "them.",
+            "flow.json $.a.x: the key 'x' is written 2 times in one object, first at line "
+            "1, column 8. Keep one of them.",
         ),
         (
             b'{"x": 1, "x": "\\u003a"}',
-            "flow.json $.x: the key 'x' is written 2 times in one object. Keep one of "
-            "them.",
+            "flow.json $.x: the key 'x' is written 2 times in one object, first at line 1, "
+            "column 2. Keep one of them.",
         ),
         (
             b'{"a:b": 1, "a\\u003ab": 2}',
-            "flow.json $['a:b']: the key 'a:b' is written 2 times in one object. Keep one "
-            "of "
-            "them.",
+            "flow.json $['a:b']: the key 'a:b' is written 2 times in one object, first at "
+            "line 1, column 2. Keep one of them.",
+        ),
+        (
+            b'{"a": {"x": 1, "x": 2},\n "a": [[], {"y": {}, "x": "{,"},\n{"x": [1, 2], '
+            b'"\\u0078": 2}]}',
+            "flow.json has 2 problems:\n"
+            "  $.a: the key 'a' is written 2 times in one object, first at line 1, "
+            "column 2. Keep one of them.\n"
+            "  $.a[2].x: the key 'x' is written 2 times in one object, first at line 3, "
+            "column 2. Keep one of them.",
         ),
     ],
 )
@@ -194,19 +202,23 @@ def test_json_that_is_refused_says_where_and_why(data: bytes, sentence: str) -> 
         (
             b"a: 1\nb: [1, 2\nc: 3",
             "flow.yaml line 3, column 2: malformed YAML: while parsing a flow sequence: "
-            "did "
-            "not find expected ',' or ']'",
+            "did not find expected ',' or ']'. Put a comma before it, or close the "
+            "bracket.",
         ),
         (
             b"a: 1\n\tb: 2",
-            "flow.yaml line 2, column 1: malformed YAML: while scanning a plain scalar: "
-            "found a tab character that violates indentation. Indent with spaces.",
+            "flow.yaml line 2, column 1: malformed YAML: a tab stands where a line is "
+            "indented. Indent with spaces: YAML takes no tabs there.",
         ),
         (
             b"a: 1\nb: 2\na: 3",
-            "flow.yaml line 3, column 1: the key 'a' is written twice in one object. Keep "
-            "one "
-            "of them.",
+            "flow.yaml line 3, column 1: the key 'a' is written twice in one object, first "
+            "at line 1, column 1. Keep one of them.",
+        ),
+        (
+            b"x: {x: [x, {x: &n 1}], y: *n}\ny:\n - x: 2\n   z: {x: [3]}\n   'x': 4\n",
+            "flow.yaml line 5, column 4: the key 'x' is written twice in one object, first "
+            "at line 3, column 4. Keep one of them.",
         ),
         (
             b"a: 1\n---\nb: 2",
