@@ -8,7 +8,7 @@ their names, sub-schemas where a schema belongs, and what other keywords may hol
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from msgspec import UNSET
 from heddle.spec.component import Property
 from heddle.spec.keywords import KEYWORDS, wanted
 from heddle.spec.problems import Path, Problem, Problems, TooManyProblems, shown
+from heddle.spec.validation import check, is_plain
 from plugins_host import one_of
 
 _TITLE: Final = re.compile(r"[^\s\"'{},.]+")
@@ -45,14 +46,41 @@ def read_properties(raw: Sequence[Any]) -> tuple[tuple[Property, ...], list[Prob
     """
     problems = Problems()
     found: dict[str, Property] = {}
-    for index, each in enumerate(raw):
-        one = read_property(each, (None, index), problems)
-        if one is not None and one.title in found:
-            what = f"the title {shown(one.title)} is used twice"
-            problems.add((None, index), what, "Rename one.")
-        elif one is not None:
-            found[one.title] = one
+    for _, one in _titled(raw, None, problems):
+        found.setdefault(one.title, one)
     return tuple(found.values()), problems.found
+
+
+def declared_properties(
+    raw: list[Any], path: Path, problems: Problems
+) -> list[Property] | None:
+    """The inputs or outputs of a component; None when their problems were added."""
+    before = len(problems)
+    read: list[Property] = []
+    for place, one in _titled(raw, path, problems):
+        read.append(one)
+        if one.has_default and is_plain(one.schema):
+            for _, mistake in check(one.default, one.schema):
+                problems.warn((place, "default"), mistake)
+    return read if len(problems) == before else None
+
+
+def _titled(
+    raw: Sequence[Any], path: Path, problems: Problems
+) -> Iterator[tuple[Path, Property]]:
+    """Each property that can be read, and where it is; a title is used once."""
+    titles: set[str] = set()
+    for index, each in enumerate(raw):
+        place = (path, index)
+        one = read_property(each, place, problems)
+        if one is None:
+            continue
+        if one.title in titles:
+            problems.add(
+                place, f"the title {shown(one.title)} is used twice", "Rename one."
+            )
+        titles.add(one.title)
+        yield place, one
 
 
 def read_property(raw: Any, path: Path, problems: Problems) -> Property | None:

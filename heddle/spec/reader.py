@@ -21,11 +21,12 @@ from heddle.spec.catalogue import (
     plan_of,
 )
 from heddle.spec.checks import check_flow
-from heddle.spec.component import Component, PluginComponent, Property, ProvidedType
+from heddle.spec.component import Component, PluginComponent, ProvidedType
 from heddle.spec.flows import Flow
 from heddle.spec.foreign import NOT_WRITTEN, ForeignTypes, check_provided
 from heddle.spec.formats import FORMATS, Formats
-from heddle.spec.llms import LlmGenerationConfig
+from heddle.spec.identities import Identities
+from heddle.spec.parameters import read_parameters
 from heddle.spec.problems import (
     Broken,
     DocumentError,
@@ -37,12 +38,11 @@ from heddle.spec.problems import (
     shown,
     write_path,
 )
-from heddle.spec.properties import read_property
+from heddle.spec.properties import declared_properties
 from heddle.spec.references import DEFINITIONS, REF, Definition, References
 from heddle.spec.source import MAX_NESTING, too_deep
 from heddle.spec.supplied import NOTHING_SUPPLIED, Supplied
 from heddle.spec.syntax import parse
-from heddle.spec.validation import check, is_plain
 from heddle.spec.versions import VERSION, Declared, check_age, read_version
 from heddle.spec.written import MAX_VALUES, TooLarge, WrittenOut
 
@@ -126,6 +126,7 @@ class _Reader:
         self.supplied = supplied
         self.problems = Problems()
         self.references = References(supplied, self.problems)
+        self.identities = Identities(self.problems)
         self.read: dict[str, Component] = {}
         self.written_out = WrittenOut(self.references.raw)
         self.paths: dict[Component, Path] = {}
@@ -134,9 +135,6 @@ class _Reader:
         self.broken = 0
         # The version that the document declares, when features may be too new for it.
         self.declared: Declared | None = None
-        # The list that a path was last written for, and how it was written.
-        self.container: Path = None
-        self.container_path = ""
 
     # --- the document ---------------------------------------------------------------
 
@@ -154,7 +152,7 @@ class _Reader:
             for identity in unread:
                 if not definitions[identity].read:
                     self._follow(definitions[identity], identity, None, 0)
-        self.references.report_dangling()
+        self.references.report_dangling(self.identities.places)
         for flow, path in self.flows:
             check_flow(flow, path, self.paths, self.problems)
         if self.problems or not isinstance(root, Component):
@@ -232,55 +230,21 @@ class _Reader:
         if content is Content.COMPONENTS:
             return self._read(value, path, depth)
         if content is Content.PROPERTIES:
-            return self._properties(value, path)
+            if type(value) is not list:
+                return value
+            properties = declared_properties(value, path, self.problems)
+            return self._give_up() if properties is None else properties
         if content is Content.PARAMETERS:
-            return self._parameters(value, path, depth)
+            if type(value) is not dict:
+                return value
+            value = self._read_free(value, path, depth)
+            parameters = read_parameters(value, path, self.problems)
+            return self._give_up() if parameters is None else parameters
         value = self._read_free(value, path, depth)
         if content is Content.RECORD and type(value) is dict:
             assert field.record is not None
             self.problems.warn_unknown(value, field.record.__struct_fields__, path)
         return value
-
-    def _properties(self, value: Any, path: Path) -> Any:
-        if type(value) is not list:
-            return value
-        before = len(self.problems)
-        read: dict[str, Property] = {}
-        for index, raw in enumerate(value):
-            one = read_property(raw, (path, index), self.problems)
-            if one is None:
-                continue
-            if one.title in read:
-                self.problems.add(
-                    (path, index),
-                    f"the title {shown(one.title)} is used twice",
-                    "Rename one.",
-                )
-            read[one.title] = one
-            if one.has_default and is_plain(raw):
-                for _, mistake in check(one.default, raw):
-                    self.problems.warn(((path, index), "default"), mistake)
-        if len(self.problems) != before:
-            return self._give_up()
-        return list(read.values())
-
-    def _parameters(self, value: Any, path: Path, depth: int) -> Any:
-        if type(value) is not dict:
-            return value
-        value = self._read_free(value, path, depth)
-        named = {
-            key: value[key]
-            for key in ("max_tokens", "temperature", "top_p")
-            if key in value
-        }
-        extras = {key: inner for key, inner in value.items() if key not in named}
-        try:
-            return msgspec.convert({**named, "extras": extras}, LlmGenerationConfig)
-        except msgspec.ValidationError:
-            from heddle.spec.mismatches import explain_fields
-
-            explain_fields(LlmGenerationConfig, named, path, self.problems)
-            return self._give_up()
 
     # --- components -----------------------------------------------------------------
 
@@ -314,7 +278,7 @@ class _Reader:
             self._unknown_keys(raw, plan, path)
         if self.declared is not None:
             check_age(self.declared, plan, raw, path, self.problems)
-        self._identify(raw, values, path)
+        self.identities.give(raw, values, path)
         if self.broken == before:
             try:
                 component = msgspec.convert(values, struct)
@@ -338,24 +302,6 @@ class _Reader:
         found = explain_fields(plan.struct, values, path, self.problems)
         if not found and words:  # pragma: no cover  the two read the same annotations
             self.problems.add(path, words)
-
-    def _identify(self, raw: dict[str, Any], values: dict[str, Any], path: Path) -> None:
-        """See to it that the component has an id, and that no other has the same."""
-        identity = raw.get("id")
-        if identity is None:
-            if "id" not in raw:
-                values["id"] = self._written(path)
-            return
-        if type(identity) is not str:
-            return
-        first = self.references.ids.setdefault(identity, path)
-        if first is not path:
-            self.problems.add(
-                path,
-                f"the id {shown(identity)} is taken: it is also at {write_path(first)}",
-                f"Define the component once in '{DEFINITIONS}' and refer to it, or give "
-                "one of the two another id.",
-            )
 
     def _foreign(self, raw: dict[str, Any], name: Any, path: Path, depth: int) -> Any:
         """A component of a type that isn't Agent Spec's own."""
@@ -392,7 +338,7 @@ class _Reader:
             else:
                 values[key] = value
         values["fields"] = free
-        self._identify(raw, values, path)
+        self.identities.give(raw, values, path)
         if self.broken == before:
             written = self._written_out(raw, path)
             if written is None:
@@ -490,15 +436,6 @@ class _Reader:
         if type(raw) is dict and _TYPE in raw and "id" not in raw:
             raw = {**raw, "id": definition.path[1]}
         return self._read(raw, definition.path, depth + 1)
-
-    def _written(self, path: Path) -> str:
-        """`write_path`, which is asked for many items of one list in a row."""
-        if path is None or type(path[1]) is str:
-            return write_path(path)
-        container, index = path
-        if self.container is not container:
-            self.container, self.container_path = container, write_path(container)
-        return f"{self.container_path}[{index}]"
 
     # --- notes ----------------------------------------------------------------------
 

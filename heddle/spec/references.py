@@ -7,6 +7,7 @@ Reading a definition is the reader's. This says which one is meant, when referen
 a circle, and, once all is read, what was meant by those that lead nowhere.
 """
 
+from collections.abc import Mapping
 from itertools import islice
 from typing import Any, Final
 
@@ -41,14 +42,10 @@ class Definition:
 
 
 class References:
-    """The definitions of one document, and the references that lead nowhere.
-
-    ``ids`` are all ids that components have, for `report_dangling`.
-    """
+    """The definitions of one document, and the references that lead nowhere."""
 
     def __init__(self, supplied: Supplied, problems: Problems) -> None:
         self.definitions: dict[str, Definition] = {}
-        self.ids: dict[str, Path] = {}
         self._supplied = supplied
         self._problems = problems
         self._document: dict[str, Any] = {}
@@ -128,12 +125,15 @@ class References:
         """End the reading that was begun last."""
         self._open.pop()
 
-    def report_dangling(self) -> None:
-        """Say of every reference that led nowhere what may have been meant."""
+    def report_dangling(self, ids: Mapping[str, Path]) -> None:
+        """Say of every reference that led nowhere what may have been meant.
+
+        ``ids`` are all that components have, and where they have them.
+        """
         for identity, path in self._dangling:
             owner, _, field = identity.rpartition(".")
             what = f"{shown(identity)} is not defined in this document"
-            place = self.ids.get(identity)
+            place = ids.get(identity)
             if place is not None and place[0] is not None and place[0][1] == DEFINITIONS:
                 fix = f"It is defined under another name: refer to {shown(place[1])}."
             elif place is not None:
@@ -142,7 +142,7 @@ class References:
                     f"{write_path(place)}"
                 )
                 fix = f"Move it to '{DEFINITIONS}' and refer to it in both places."
-            elif owner in self.ids or owner in self.definitions:
+            elif owner in ids or owner in self.definitions:
                 what = f"{shown(identity)} is to be supplied from outside, and isn't"
                 fix = f"Write the value of '{field}' in its place, or {_SUPPLY}"
             elif self.definitions:
