@@ -31,7 +31,7 @@ from msgspec import Struct
 from heddle import installation
 from heddle.engine.faults import InputsRefused
 from heddle.engine.plan import Plan, make_plan
-from heddle.engine.state import check_inputs, start_state
+from heddle.engine.state import check_inputs, may_start, start_state
 from heddle.engine.walk import Limits
 from heddle.engine.work import Services
 from heddle.events import Event
@@ -466,7 +466,9 @@ class Engine:
         Raises:
             InputsRefused: It could not.
         """
-        graph = prepared.plan.graph
+        graph, glance = prepared.plan.graph, prepared.plan.glance
+        if glance is not None and may_start(glance, inputs):
+            return
         state = start_state(graph, inputs)
         policies = self._plugins.policies
         if policies is not None:

@@ -6,7 +6,7 @@ for a flow without a model must not pay for one.
 """
 
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -50,13 +50,13 @@ class ModelService:
 
         return request_defaults(llm)
 
-    async def chat(
+    def chat(
         self,
         llm: Component,
         request: ModelRequest,
         *,
         on_text: Callable[[str], None] | None,
-    ) -> ModelResponse:
+    ) -> Awaitable[ModelResponse]:
         """One answer; raises a `ModelError` that says what the provider said."""
         if self._client is None:
             from heddle.models import ModelClient
@@ -64,7 +64,7 @@ class ModelService:
             self._client = ModelClient(
                 permit=self._permit, environ=None if self._permit is None else {}
             )
-        return await self._client.chat(self._endpoint(llm), request, on_text=on_text)
+        return self._client.chat(self._endpoint(llm), request, on_text=on_text)
 
     def _endpoint(self, llm: Component) -> "Endpoint":
         kept = self._endpoints.get(id(llm))

@@ -13,6 +13,7 @@ from heddle.engine.findings import Findings
 from heddle.engine.graph import Feed
 from heddle.engine.shapes import SHAPES, Shape
 from heddle.engine.signatures import Properties, type_text, typed
+from heddle.engine.state import plain_type
 from heddle.spec import DataFlowEdge, EndNode, Flow, Property, StartNode, is_subtype
 from plugins_host import one_of
 
@@ -75,6 +76,7 @@ class Feeding:
                     schema=None if known is None or not converts else known.schema,
                     default=default,
                     required=name in wired,
+                    plain=None if known is None else plain_type(known.schema),
                 )
             )
         return feeds

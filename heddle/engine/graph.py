@@ -24,7 +24,9 @@ class Feed(Struct, frozen=True):
 
     ``sources`` are (node, output) pairs of data edges; the one executed last wins. With
     none, the value is the carried state's of that name. ``schema`` is the type to
-    convert to, None for any. ``required`` inputs fail the node when there is no value.
+    convert to, None for any; ``plain`` the Python type of values that are of it already,
+    None where that takes a closer look. ``required`` inputs fail the node when there is no
+    value.
     """
 
     name: str
@@ -32,6 +34,7 @@ class Feed(Struct, frozen=True):
     schema: Mapping[str, Any] | None
     default: Any | UnsetType
     required: bool
+    plain: type | None = None
 
 
 class GraphNode(Struct, frozen=True):

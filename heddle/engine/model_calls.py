@@ -7,7 +7,7 @@ What policies let stand, the `retry_policy` of the LLM configuration may have se
 All attempts count against one ceiling, whoever wanted them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from heddle.engine.decisions import Again, Substitute
@@ -20,6 +20,7 @@ from plugins_host import Fault, Message, ModelRequest, ModelResponse, ToolDefini
 
 if TYPE_CHECKING:
     from heddle.engine.gate import Gate
+    from heddle.engine.tracing import Trace
 
 MAX_ATTEMPTS: Final = 3
 """Requests for one model call. A ceiling that a policy or a document could raise would be
@@ -33,7 +34,7 @@ CUT_SHORT: Final[Mapping[str, str]] = {
 """Finish reasons of answers that are used and that somebody should know about."""
 
 
-async def call_model(
+def call_model(
     context: NodeContext,
     llm: Component,
     messages: tuple[Message, ...],
@@ -41,7 +42,7 @@ async def call_model(
     tools: tuple[ToolDefinition, ...] = (),
     schema: dict[str, Any] | None = None,
     shown: bool = True,
-) -> ModelResponse:
+) -> Awaitable[ModelResponse]:
     """Ask the model on behalf of a node.
 
     Args:
@@ -64,7 +65,7 @@ async def call_model(
         response_schema=schema,
         **context.services.models.defaults(llm),
     )
-    return await _send(context, llm, request, shown=shown)
+    return _send(context, llm, request, shown=shown)
 
 
 async def send_unseen(
@@ -157,14 +158,24 @@ def _by_document(
     return Again(delay)
 
 
-async def _attempt(
+def _attempt(
     context: NodeContext, llm: Component, request: ModelRequest, *, shown: bool
-) -> ModelResponse | Fault:
+) -> Awaitable[ModelResponse | Fault]:
     """Send the request once; what came of it, with its tokens counted."""
     on_text = context.show_text if shown else None
     trace = context.run.trace
     if trace is None:
-        return await _sent(context, llm, request, on_text)
+        return _sent(context, llm, request, on_text)
+    return _traced(trace, context, llm, request, on_text)
+
+
+async def _traced(
+    trace: "Trace",
+    context: NodeContext,
+    llm: Component,
+    request: ModelRequest,
+    on_text: OnText,
+) -> ModelResponse | Fault:
     with trace.asking(context, llm, request, on_text) as traced:
         traced.outcome = await _sent(context, llm, request, traced.on_text)
     return traced.outcome

@@ -19,7 +19,7 @@ from heddle.engine.nodes import RUNNING_FLOWS, WORK
 from heddle.engine.plugin_calls import LLM_CONFIG
 from heddle.engine.refused_tools import tool_problems, toolbox_problems
 from heddle.engine.signatures import flows_in, typed
-from heddle.engine.state import is_plain_type
+from heddle.engine.state import Glance, glance_at
 from heddle.engine.summaries import measure_problems
 from heddle.engine.tool_servers import uses_servers
 from heddle.engine.work import Work
@@ -72,8 +72,8 @@ class Plan(Struct, frozen=True, weakref=True):
     flows inside it; the plans of these have none of their own. ``servers`` is whether a
     run may use the tools of tool servers. ``graphs`` are those of its flow and of all
     inside it, by flow, for whoever shows them; the walk does not need them.
-    ``brief_start`` is whether holding what a run brings against its types takes no time
-    to speak of.
+    ``glance`` is how what a run brings is held against its types when that takes no time
+    to speak of; None when it may take some.
     """
 
     graph: Graph
@@ -81,7 +81,7 @@ class Plan(Struct, frozen=True, weakref=True):
     tools: Mapping[str, tuple[str, ...]]
     servers: bool = False
     graphs: Mapping[Component, Graph] = {}
-    brief_start: bool = False
+    glance: Glance | None = None
 
 
 def make_plan(document: Document, *, name: str = "document") -> Plan:
@@ -108,8 +108,8 @@ def make_plan(document: Document, *, name: str = "document") -> Plan:
             tools[node.name] = tuple(dict.fromkeys((*tools.get(node.name, ()), *names)))
     whole = plans[document.root]
     servers = any(uses_servers(node.component) for node in nodes)
-    brief = all(is_plain_type(each.schema) for each in whole.graph.inputs)
-    return Plan(whole.graph, whole.work, tools, servers, graphs, brief)
+    glance = glance_at(whole.graph.inputs)
+    return Plan(whole.graph, whole.work, tools, servers, graphs, glance)
 
 
 def _work(node: GraphNode, graph: Graph, plans: Mapping[Component, Plan]) -> Work:

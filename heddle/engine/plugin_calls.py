@@ -84,13 +84,13 @@ def shown_component(component: PluginComponent) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(component.written))
 
 
-async def answer(
+def answer(
     context: NodeContext,
     llm: Component,
     request: ModelRequest,
     on_text: OnText,
     send: Send,
-) -> ModelResponse:
+) -> Awaitable[ModelResponse]:
     """One answer, of a model that heddle reaches itself or of a provider.
 
     Args:
@@ -105,7 +105,18 @@ async def answer(
     """
     context.count_model_call()
     if not isinstance(llm, PluginComponent):
-        return await context.services.models.chat(llm, request, on_text=on_text)
+        return context.services.models.chat(llm, request, on_text=on_text)
+    return _provided(context, llm, request, on_text, send)
+
+
+async def _provided(
+    context: NodeContext,
+    llm: PluginComponent,
+    request: ModelRequest,
+    on_text: OnText,
+    send: Send,
+) -> ModelResponse:
+    """The answer of a provider."""
     # Here, so that a document can be checked without loading what asks plugins.
     from plugins_host import PluginFailed, PluginFault, PluginGone, PluginOverdue, chat
 

@@ -5,7 +5,7 @@ starts lives inside its cancel scope, so that when the scope is left, by the end
 error, the time-out or a cancellation, nothing of the run is still going on.
 """
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from math import inf
 from typing import Any
 
@@ -49,9 +49,9 @@ class Run:
         """How many executions of nodes it has begun."""
         return self._context.executions
 
-    async def execute(
+    def execute(
         self, inputs: Mapping[str, Any], history: Sequence[Message] | None = None
-    ) -> State:
+    ) -> Coroutine[Any, Any, State]:
         """Walk from the start to an EndNode and return the flow's outputs.
 
         Args:
@@ -69,12 +69,13 @@ class Run:
         for warning in graph.warnings:
             self._report(Warned(str(warning)))
         timeout = self._limits.timeout
-        if timeout == inf:
-            # Nobody bounds it, or who started it does.
-            return await self._walk(state)
+        # Without one nobody bounds it, or who started it does.
+        return self._walk(state) if timeout == inf else self._bounded(state, timeout)
+
+    async def _bounded(self, state: State, timeout: float) -> State:
         with trio.move_on_after(timeout):
             return await self._walk(state)
-        raise timed_out(timeout, self.at, graph.name)
+        raise timed_out(timeout, self.at, self._plan.graph.name)
 
     async def _walk(self, state: State) -> State:
         context = self._context

@@ -84,7 +84,7 @@ def node_input(node: GraphNode, carried: State, ran: Ran) -> State:
             if value is _NOTHING:
                 given.pop(feed.name, None)
                 continue
-        elif feed.schema is not None and not is_plainly(value, feed.schema):
+        elif feed.schema is not None and type(value) is not feed.plain:
             value = _converted(feed, value)
         given[feed.name] = value
     return given
@@ -272,10 +272,15 @@ def all_plain(values: Iterable[Any], schema: Mapping[str, Any]) -> bool:
 
 def is_plain_type(schema: Mapping[str, Any]) -> bool:
     """Whether holding a value against a type takes no time to speak of."""
+    return plain_type(schema) is not None
+
+
+def plain_type(schema: Mapping[str, Any]) -> type | None:
+    """Python's type of the values of such a type; None for any other."""
     kind = schema.get("type")
-    if type(kind) is not str or kind not in _PLAIN_TYPES:
-        return False
-    return _NOTES.issuperset(schema)
+    if type(kind) is not str or not _NOTES.issuperset(schema):
+        return None
+    return _PLAIN_TYPES.get(kind)
 
 
 Glance = tuple[tuple[str, type], ...]
@@ -295,6 +300,11 @@ def seen(glance: Glance, values: Mapping[str, Any]) -> bool:
         if type(values.get(name)) is not kind:
             return False
     return True
+
+
+def may_start(glance: Glance, inputs: Mapping[str, Any]) -> bool:
+    """Whether a run could start from its inputs, seen at a glance."""
+    return seen(glance, inputs) and not any(map(str.startswith, inputs, repeat(RESERVED)))
 
 
 RIGHT_TYPE: Final = "Correct what it gives, or the type that the output declares."

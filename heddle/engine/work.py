@@ -49,13 +49,13 @@ class Models(Protocol):
         """Fields of `ModelRequest` that the configuration sets for every request."""
         ...
 
-    async def chat(
+    def chat(
         self,
         llm: Component,
         request: ModelRequest,
         *,
         on_text: Callable[[str], None] | None,
-    ) -> ModelResponse:
+    ) -> Awaitable[ModelResponse]:
         """One answer; streamed when somebody takes the text as it comes."""
         ...
 

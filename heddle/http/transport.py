@@ -63,8 +63,13 @@ class Wire(Protocol):
     trusted: ClassVar[float]
     """Seconds that it may be idle before it is looked at whether it is still open."""
 
-    async def send_all(self, data: bytes) -> None:
-        """Send ``data``; `ConnectionBroken` when the other side is gone."""
+    def send_now(self, data: bytes, /) -> int:
+        """Send what goes at once: how many bytes; `ConnectionBroken` when the other side is
+        gone."""
+        ...
+
+    async def send_rest(self, data: bytes) -> None:
+        """Send all that is left; `ConnectionBroken` when the other side is gone."""
         ...
 
     async def receive(self) -> bytes:
@@ -114,7 +119,7 @@ class SocketWire:
         self._marked = 0
         self._drained = False
 
-    async def send_all(self, data: bytes) -> None:
+    def send_now(self, data: bytes, /) -> int:
         self._drained = True
         try:
             sent = self._socket.send(data)
@@ -123,10 +128,10 @@ class SocketWire:
         except OSError as error:
             raise _broken(error) from error
         self._sent += sent
-        if sent < len(data):
-            await self._send_rest(memoryview(data)[sent:])
+        return sent
 
-    async def _send_rest(self, rest: memoryview) -> None:
+    async def send_rest(self, data: bytes) -> None:
+        rest = memoryview(data)
         try:
             while rest:
                 await trio.lowlevel.wait_writable(self._socket)
@@ -207,7 +212,10 @@ class TlsWire:
         self._socket = bottom
         self._marked: int | None = None
 
-    async def send_all(self, data: bytes) -> None:
+    def send_now(self, _: bytes, /) -> int:
+        return 0
+
+    async def send_rest(self, data: bytes) -> None:
         try:
             await self._stream.send_all(data)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
@@ -349,9 +357,27 @@ class Connection:
         A failure to send is not an error yet: a server that refuses a large request
         answers and closes before it has read all of it.
         """
+        rest = self.begin_now(request)
+        if rest:
+            await self.begin_rest(rest)
+
+    def begin_now(self, request: bytes) -> bytes:
+        """Send what goes at once of a request, nearly always all of it; what is left, of
+        which `begin_rest` is to be told."""
         self.wire.mark()
         try:
-            await self.wire.send_all(request)
+            sent = self.wire.send_now(request)
+        except ConnectionBroken as broken:
+            self._unsent = broken
+            if self.wire.quiet():
+                raise
+            return b""
+        return request[sent:]
+
+    async def begin_rest(self, rest: bytes) -> None:
+        """Send what is left of a request."""
+        try:
+            await self.wire.send_rest(rest)
         except ConnectionBroken as broken:
             self._unsent = broken
             if self.wire.quiet():

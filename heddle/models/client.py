@@ -7,7 +7,7 @@ one attempt. Whether there is another is decided above, where policies are asked
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from math import inf
 from types import TracebackType
@@ -43,7 +43,7 @@ from heddle.models.errors import (
 )
 from heddle.models.proxies import Proxies, Proxy, read_proxies
 from heddle.models.scripted import play
-from heddle.models.watch import Watch
+from heddle.watch import Watch
 from plugins_host import ModelRequest, ModelResponse
 
 # An error body is read for its message; a page longer than this is not read to its end.
@@ -161,7 +161,7 @@ class ModelClient:
         self._connector = Connector(permit)
         self._pools: dict[object, Pool] = {}
         self._routes: dict[HttpEndpoint, Route] = {}
-        self._slots = trio.Semaphore(room_for_calls() if max_calls is None else max_calls)
+        self.slots = trio.Semaphore(room_for_calls() if max_calls is None else max_calls)
         self._closed = False
         self.watch = Watch()
 
@@ -190,13 +190,13 @@ class ModelClient:
         self.watch.close()
         await trio.lowlevel.checkpoint()
 
-    async def chat(
+    def chat(
         self,
         endpoint: Endpoint,
         request: ModelRequest,
         *,
         on_text: OnText | None = None,
-    ) -> ModelResponse:
+    ) -> Awaitable[ModelResponse]:
         """Ask a model once.
 
         Args:
@@ -209,9 +209,7 @@ class ModelClient:
             ModelError: There is no answer; the subclass says why.
         """
         if isinstance(endpoint, ScriptedEndpoint):
-            return await play(
-                endpoint.script, request, where=endpoint.label, on_text=on_text
-            )
+            return play(endpoint.script, request, where=endpoint.label, on_text=on_text)
         dialect = DIALECTS[endpoint.api_type]
         if dialect.target is not None:
             target = dialect.target(endpoint.target, request.model, on_text is not None)
@@ -224,14 +222,7 @@ class ModelClient:
                 f"the request cannot be written as JSON: {error}", where=route.label
             ) from error
         message = b"%b%d\r\n\r\n%b" % (route.head, len(body), body)
-        try:
-            self._slots.acquire_nowait()
-        except trio.WouldBlock:
-            await self._slots.acquire()
-        try:
-            return await _Call(self, endpoint, route, message, on_text).answer(dialect)
-        finally:
-            self._slots.release()
+        return _Call(self, endpoint, route, message, on_text).answer(dialect)
 
     def _route(self, endpoint: HttpEndpoint) -> Route:
         """The way to ``endpoint``, found once."""
@@ -306,12 +297,17 @@ class _Call:
         self._connection: Connection | None = None
         self._overdue = False
         self._limit = inf
-        if endpoint.timeout is not None:
-            self._limit = trio.current_time() + endpoint.timeout
 
     async def answer(self, dialect: Dialect) -> ModelResponse:
         """Make the call; every way in which it can fail becomes a `ModelError` here."""
+        slots = self._client.slots
         try:
+            slots.acquire_nowait()
+        except trio.WouldBlock:
+            await slots.acquire()
+        try:
+            if self._endpoint.timeout is not None:
+                self._limit = trio.current_time() + self._endpoint.timeout
             connection = await self._begin()
             try:
                 return await self._read(connection, dialect)
@@ -322,6 +318,7 @@ class _Call:
             raise self._error(error) from error
         finally:
             self._client.watch.end(self)
+            slots.release()
 
     def _error(self, error: Exception) -> ModelError:
         where, strike = self._route.label, self._endpoint.strike
@@ -418,7 +415,9 @@ class _Call:
         self._connection = connection
         try:
             self._wait(self._client.timeouts.first_byte, _FIRST_BYTE)
-            await connection.begin(self._request)
+            rest = connection.begin_now(self._request)
+            if rest:
+                await connection.begin_rest(rest)
             await connection.advance()
             while not connection.status:
                 self._wait(self._client.timeouts.silence, _NEXT)
@@ -434,13 +433,15 @@ class _Call:
     async def _read(self, connection: Connection, dialect: Dialect) -> ModelResponse:
         if not 200 <= connection.status < 300:
             raise await self._refused(connection)
-        headers = connection.headers
-        if b"content-encoding" in headers:
-            refuse_encoding(headers[b"content-encoding"])
-        if headers.get(b"content-type", b"")[:17].lower() == b"text/event-stream":
+        if b"content-encoding" in connection.headers:
+            refuse_encoding(connection.headers[b"content-encoding"])
+        if _is_stream(connection):
             return await self._streamed(connection, dialect)
         if not connection.complete:
             await self._rest(connection)
+        return self._decoded(connection, dialect)
+
+    def _decoded(self, connection: Connection, dialect: Dialect) -> ModelResponse:
         response = dialect.decode(_whole(connection))
         if self._on_text is not None and response.content:
             self._on_text(response.content)
@@ -535,6 +536,11 @@ def _whole(connection: Connection) -> bytes:
         message, _ = provider_message(body, kind)
         raise UnreadableAnswer(f"the answer is {message}, not JSON")
     return body
+
+
+def _is_stream(connection: Connection) -> bool:
+    kind = connection.headers.get(b"content-type", b"")
+    return kind[:17].lower() == b"text/event-stream"
 
 
 def _nobody(piece: str) -> None:

@@ -5,11 +5,11 @@ environment or files, and its model calls go to public addresses alone. A name i
 the addresses that it turns out to have, at the moment of connecting to one of them.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from threading import Lock
 from typing import Any, Final, cast
-from weakref import WeakValueDictionary
+from weakref import ref
 
 from msgspec import Struct
 
@@ -119,7 +119,11 @@ class Checker:
         # Long flows are looked through in threads.
         self._lock = Lock()
         # By identity; a plan that is gone is forgotten, so none comes to mean another.
-        self._passed: WeakValueDictionary[int, Plan] = WeakValueDictionary()
+        self._passed: dict[int, ref[Plan]] = {}
+
+    def has_passed(self, prepared: Submitted) -> bool:
+        """Whether a flow is remembered as one that was found well."""
+        return id(prepared.plan) in self._passed
 
     def check(self, prepared: Submitted) -> None:
         """See that a flow asks for nothing that is not its caller's.
@@ -128,7 +132,8 @@ class Checker:
             SubmissionRefused: It does.
         """
         plan = prepared.plan
-        if id(plan) in self._passed:
+        key = id(plan)
+        if key in self._passed:
             return
         check_patterns(prepared)
         for node in plan.graph.nodes:
@@ -139,8 +144,9 @@ class Checker:
                     self._check_request(each, f"node {node.name!r}")
                 elif isinstance(each, (StdioTransport, RemoteTransport)):
                     self._check_transport(each, f"node {node.name!r}")
+        passed = self._passed
         with self._lock:
-            self._passed[id(plan)] = plan
+            passed[key] = ref(plan, lambda _: passed.pop(key, None))
 
     def _check(self, config: Component, where: str) -> None:
         from heddle.models import CredentialMissing, ModelError, endpoint_for
@@ -269,14 +275,14 @@ class SubmittedModels(ModelService):
         self._operator = operator
         self._trusted = {id(each): each for each in configs}
 
-    async def chat(
+    def chat(
         self,
         llm: Component,
         request: ModelRequest,
         *,
         on_text: Callable[[str], None] | None,
-    ) -> ModelResponse:
+    ) -> Awaitable[ModelResponse]:
         """One answer; raises a `ModelError` that says what the provider said."""
         if id(llm) in self._trusted:
-            return await self._operator.chat(llm, request, on_text=on_text)
-        return await super().chat(llm, request, on_text=on_text)
+            return self._operator.chat(llm, request, on_text=on_text)
+        return super().chat(llm, request, on_text=on_text)

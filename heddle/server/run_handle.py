@@ -6,7 +6,7 @@ Whoever has a `RunHandle` reads how the run stands and cancels it; `runs` makes 
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from enum import Enum, auto
 from typing import Any, Final, Protocol
 
@@ -68,7 +68,9 @@ class Work(Protocol):
         """How many executions of nodes it has begun."""
         ...
 
-    async def execute(self, inputs: Mapping[str, Any], /) -> Mapping[str, Any]:
+    def execute(
+        self, inputs: Mapping[str, Any], /
+    ) -> Coroutine[Any, Any, Mapping[str, Any]]:
         """Do it. What is raised ends the run."""
         ...
 
@@ -103,6 +105,9 @@ class RunHandle:
         error: What it failed with or was stopped by, soon without its traceback; None
             while it goes on and when it completed.
         stop: Why it was asked to end; None when nobody asked.
+        scope: What it works in.
+        deadline: When it will have had all the time that it may take.
+        overdue: Whether it has.
     """
 
     __slots__ = (
@@ -113,12 +118,14 @@ class RunHandle:
         "_executions",
         "_seconds",
         "_work",
+        "deadline",
         "detached",
         "ending",
         "error",
         "flow",
         "id",
         "log",
+        "overdue",
         "request",
         "scope",
         "started_at",
@@ -134,6 +141,7 @@ class RunHandle:
         detached: bool,
         request: str = "",
         timeout: float = math.inf,
+        scope: trio.CancelScope | None = None,
     ) -> None:
         self.id = log.run
         self.request = request
@@ -145,7 +153,9 @@ class RunHandle:
         self.error: Fault | None = None
         self.stop: Stop | None = None
         self._began = trio.current_time()
-        self.scope = trio.CancelScope(deadline=self._began + timeout)
+        self.deadline = self._began + timeout
+        self.overdue = False
+        self.scope = trio.CancelScope() if scope is None else scope
         self._seconds = 0.0
         self._work: Work | None = work
         self._at: AtNode | None = None
@@ -156,7 +166,7 @@ class RunHandle:
     @property
     def status(self) -> Status:
         """How it stands."""
-        return Status.RUNNING if self.ending is None else _STATUS[type(self.ending)]
+        return Status.RUNNING if self.ending is None else STATUS[type(self.ending)]
 
     @property
     def node(self) -> AtNode | None:
@@ -212,6 +222,12 @@ class RunHandle:
         self.scope.cancel()
         return CancelOutcome.CANCELLED
 
+    def expire(self) -> None:
+        """It has had all the time that it may take."""
+        if self.ending is None:
+            self.overdue = True
+            self.scope.cancel()
+
     def when_ended(self, call: Callable[[], object]) -> None:
         """Call once when it has ended, at once if it has. Must neither wait nor raise."""
         if self.ending is not None:
@@ -260,7 +276,7 @@ class RunHandle:
                 _LOG.exception("run %s: telling its end failed", self.id)
 
 
-_STATUS: Final[Mapping[type[Ending], Status]] = {
+STATUS: Final[Mapping[type[Ending], Status]] = {
     Completed: Status.COMPLETED,
     Failed: Status.FAILED,
     Cancelled: Status.CANCELLED,

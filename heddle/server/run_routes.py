@@ -45,12 +45,15 @@ _decode_runs: Final = msgspec.json.Decoder(dict[str, list[RunSummary]]).decode
 
 async def start_run(service: Service, request: Request, _: str) -> Answer:
     """``POST /v1/runs``: to its end, as a stream, or on its own."""
-    streamed = switch(request, "stream")
-    detached = switch(request, "detach")
-    trace = switch(request, "trace")
+    streamed = detached = trace = False
+    protocol = None
+    if len(request.query):
+        streamed = switch(request, "stream")
+        detached = switch(request, "detach")
+        trace = switch(request, "trace")
+        protocol = request.query.get("protocol")
     if trace:
         service.check_trace()
-    protocol = request.query.get("protocol")
     encoder = None if protocol is None else _encoder(service, protocol)
     if encoder is not None:
         if not streamed:
@@ -58,9 +61,15 @@ async def start_run(service: Service, request: Request, _: str) -> Answer:
                 400, "a protocol is for a stream", fix="Ask with stream=true as well."
             )
         await encoder.plugin.start()
-    asked = await service.read(await body_of(request))
+    check_kind(request)
+    body = request.body.read_at_once()
+    if body is None:
+        body = await request.read()
+    asked = service.read_familiar(body) or await service.read(body)
     if not (streamed or detached):
-        run = await service.carry_out(asked, request=request.id, trace=trace)
+        run = await service.carry_out(
+            asked, request=request.id, trace=trace, scope=request.scope
+        )
         return _ended(service, run)
     run = await service.start(
         asked, stream=True, detached=detached, request=request.id, trace=trace
@@ -300,6 +309,16 @@ async def body_of(request: Request) -> bytes:
     Raises:
         Refusal: It is announced as something else (415), or cannot be read.
     """
+    check_kind(request)
+    return await request.read()
+
+
+def check_kind(request: Request) -> None:
+    """See that the body of a request is announced as JSON.
+
+    Raises:
+        Refusal: As something else (415).
+    """
     kind = request.headers.get("content-type") or ""
     if kind != _JSON_TYPE and kind.partition(";")[0].strip().lower() != _JSON_TYPE:
         given = f"{kind[:80]!r}" if kind else "none"
@@ -311,7 +330,6 @@ async def body_of(request: Request) -> bytes:
         )
     if request.headers.get("content-encoding") not in (None, "identity"):
         raise Refusal(415, "the body is compressed", fix="Send it as it is.")
-    return await request.read()
 
 
 def switch(request: Request, name: str) -> bool:

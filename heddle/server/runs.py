@@ -41,7 +41,8 @@ from heddle.server.event_log import EventLog, LogLimits, Tally
 from heddle.server.history import History, HistoryLimits
 from heddle.server.ids import new_id
 from heddle.server.pacer import Pacer
-from heddle.server.run_handle import CancelOutcome, RunHandle, Work
+from heddle.server.run_handle import STATUS, CancelOutcome, RunHandle, Work
+from heddle.watch import Watch
 from plugins_host import Fault
 
 MAX_CONCURRENT: Final = 64
@@ -153,9 +154,7 @@ class Runs:
         self.draining = False
         self.accepted = 0
         self.rejected = 0
-        self.ended: dict[Status, int] = {
-            each: 0 for each in Status if each is not Status.RUNNING
-        }
+        self._ended: dict[type[Ending], int] = dict.fromkeys(STATUS, 0)
         self.seconds = 0.0
         self.tally = Tally()
         self._maker = maker
@@ -168,6 +167,7 @@ class Runs:
         self._active: dict[str, RunHandle] = {}
         self._history: History[RunHandle] = History(history_limits)
         self._pacer = Pacer()
+        self._watch = Watch()
         self._mean_seconds = 1.0
         self._empty: trio.Event | None = None
         self._waiting: trio.CancelScope | None = None
@@ -179,6 +179,11 @@ class Runs:
     def active(self) -> int:
         """How many are going on."""
         return len(self._active)
+
+    @property
+    def ended(self) -> dict[Status, int]:
+        """How many have ended, by how."""
+        return {status: self._ended[kind] for kind, status in STATUS.items()}
 
     @property
     def saturation(self) -> float:
@@ -239,6 +244,7 @@ class Runs:
         request: str = "",
         maker: Maker | None = None,
         trace: bool = False,
+        scope: trio.CancelScope | None = None,
     ) -> RunHandle:
         """A whole run, in the task of who waits for nothing but its end.
 
@@ -248,11 +254,26 @@ class Runs:
         Args:
             prepared, inputs, flow, request, maker, trace: As of `start`, which says what is
                 raised, too.
+            scope: One that the caller has entered, to cancel the run by. Once it has been
+                cancelled, the caller must leave it before it waits for anything. None for
+                one of the run's own.
         """
         run, work = self._admit(
-            prepared, False, flow, maker, request, detached=False, trace=trace
+            prepared, False, flow, maker, request, detached=False, trace=trace, scope=scope
         )
-        await self._live(run, work, inputs, Stop.CALLER_LEFT)
+        if scope is None:
+            await self._live(run, work, inputs, Stop.CALLER_LEFT)
+            return run
+        result: Mapping[str, Any] | None = None
+        try:
+            result = await work.execute(inputs)
+        except BaseException as raised:  # noqa: BLE001  what is not its own is raised again
+            error, passing = _split(raised)
+            self._finish(run, result, error, Stop.CALLER_LEFT)
+            if passing is not None and not (scope.cancel_called and _cancelled(passing)):
+                raise passing from None
+        else:
+            self._finish(run, result, None, Stop.CALLER_LEFT)
         return run
 
     def _admit(
@@ -265,6 +286,7 @@ class Runs:
         *,
         detached: bool,
         trace: bool,
+        scope: trio.CancelScope | None = None,
     ) -> tuple[RunHandle, Work]:
         """A run that has its slot and has not begun."""
         if self.draining or self._nursery is None:
@@ -293,8 +315,16 @@ class Runs:
                 self._room.hold(active)
             raise
         run = RunHandle(
-            flow, log, work, detached=detached, request=request, timeout=self._timeout
+            flow,
+            log,
+            work,
+            detached=detached,
+            request=request,
+            timeout=self._timeout,
+            scope=scope,
         )
+        if self._timeout < math.inf:
+            self._watch.begin(run)
         self._active[identity] = run
         self.accepted += 1
         return run, work
@@ -360,6 +390,7 @@ class Runs:
         self.cancel_all(Stop.DRAINED)
         nursery.cancel_scope.cancel()
         await self._stack.aclose()
+        self._watch.close()
 
     # One run
 
@@ -394,11 +425,12 @@ class Runs:
         """Write down how it ended; its slot is free."""
         ending, error = self._judge(run, result, raised, unasked)
         run.finish(ending, error, result)
+        self._watch.end(run)
         del self._active[run.id]
         if self._room is not None:
             self._room.hold(len(self._active))
         self._history.add(run)
-        self.ended[run.status] += 1
+        self._ended[type(ending)] += 1
         self.seconds += run.seconds
         self._mean_seconds += (run.seconds - self._mean_seconds) * MEAN_SHARE
         if not self._active and self._empty is not None:
@@ -425,7 +457,7 @@ class Runs:
             except Exception as no_json:  # noqa: BLE001  a result of an odd plugin or tool
                 raised = no_json
         error = None if raised is None else self._fault(run, raised)
-        if error is None and run.stop is None and run.scope.cancelled_caught:
+        if error is None and run.stop is None and run.overdue:
             error = timed_out(self._timeout, run.node, run.flow)
         if run.stop is not None or error is None:
             stopped = RunCancelled(run.stop or unasked)
@@ -445,6 +477,13 @@ class Runs:
     def _retry_after(self) -> int:
         """When a slot will be free, going by how long runs take; 1 to 30 seconds."""
         return math.ceil(min(30, max(1, self._mean_seconds / self.max_concurrent)))
+
+
+def _cancelled(raised: BaseException) -> bool:
+    """Whether it is a cancellation, and nothing else."""
+    if isinstance(raised, BaseExceptionGroup):
+        return all(map(_cancelled, raised.exceptions))
+    return isinstance(raised, trio.Cancelled)
 
 
 _PASSING: Final = (trio.Cancelled, KeyboardInterrupt, GeneratorExit)

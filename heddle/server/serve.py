@@ -131,7 +131,7 @@ async def open_service(
         engines = Engines(
             engine.with_models(operator),
             engine.with_models(guarded, guarded_remote),
-            Checker(reach).check,
+            Checker(reach),
             patience=loaded.options.plugin_timeout,
         )
         conceal = concealing([*_folders(loaded), folders.path])

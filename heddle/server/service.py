@@ -1,6 +1,6 @@
 """What the routes and sockets of a server have in common: runs, flows, settings."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -12,6 +12,7 @@ from heddle.launch import Engine, Prepared
 from heddle.long_work import bounded, briefly, reading
 from heddle.policy_counts import PolicyCounts
 from heddle.server.code_runs import Brought, CodeRun
+from heddle.server.egress import Checker
 from heddle.server.endings import Conceal
 from heddle.server.flows_root import FlowsRoot
 from heddle.server.http.refusals import Refusal
@@ -40,13 +41,13 @@ class Engines:
         self,
         own: Engine,
         submitted: Engine,
-        check: Callable[[Submitted], None],
+        checker: Checker,
         *,
         patience: float,
     ) -> None:
         self._own = own
         self._submitted = submitted
-        self._check = check
+        self._checker = checker
         self._patience = patience
 
     def encoder(self, protocol: str) -> "Encoder | None":
@@ -105,7 +106,11 @@ class Engines:
             SubmissionRefused: It does.
         """
         if isinstance(prepared, Submitted):
-            self._check(prepared)
+            self._checker.check(prepared)
+
+    def has_passed(self, prepared: Prepared) -> bool:
+        """Whether `check_flow` is known to find nothing in it."""
+        return not isinstance(prepared, Submitted) or self._checker.has_passed(prepared)
 
     def check_inputs(self, asked: Submission) -> None:
         """See that a run could start from its inputs.
@@ -122,7 +127,7 @@ class Engines:
             SubmissionRefused: It may not be run.
         """
         if isinstance(prepared, Submitted):
-            self._check(prepared)
+            self._checker.check(prepared)
             return self._submitted
         return self._own
 
@@ -217,6 +222,20 @@ class Service:
         """How many runs are going on, in all workers."""
         return self.runs.active if self.peers is None else self.peers.room.taken()
 
+    def read_familiar(self, body: bytes) -> Submission | None:
+        """The same as `read` of a flow that came before and has nothing to wait for; None
+        of any other.
+
+        Raises:
+            Refusal: The body is malformed.
+        """
+        if len(body) > BRIEF_BODY:
+            return None
+        asked = self._reader.read_familiar(body)
+        if asked is None or asked.prepared.plan.tools:
+            return None
+        return asked if self.engines.has_passed(asked.prepared) else None
+
     async def read(self, body: bytes) -> Submission:
         """Read what a request asks for; a long one holds nobody up.
 
@@ -278,7 +297,7 @@ class Service:
             InputsRefused: The flow does not take these.
             Fault: As `Runs.start`.
         """
-        if asked.prepared.plan.brief_start:
+        if asked.prepared.plan.glance is not None:
             self.engines.check_inputs(asked)
         else:
             await bounded(lambda: self.engines.check_inputs(asked))
@@ -294,25 +313,40 @@ class Service:
             request=request,
         )
 
-    async def carry_out(
-        self, asked: Submission, *, request: str = "", trace: bool = False
-    ) -> RunHandle:
+    def carry_out(
+        self,
+        asked: Submission,
+        *,
+        request: str = "",
+        trace: bool = False,
+        scope: trio.CancelScope | None = None,
+    ) -> Awaitable[RunHandle]:
         """A whole run, for who waits for its end and is cancelled with it.
+
+        ``scope`` is as of `Runs.carry_out`.
 
         Raises:
             InputsRefused: The flow does not take these.
             Fault: As `Runs.start`.
         """
-        if asked.prepared.plan.brief_start:
-            self.engines.check_inputs(asked)
-        else:
-            await bounded(lambda: self.engines.check_inputs(asked))
         prepared, brought = asked.prepared, asked.brought
-        return await self.runs.carry_out(
-            prepared,
-            asked.inputs,
-            flow=prepared.plan.graph.name,
-            request=request,
-            trace=trace,
-            maker=None if brought is None else self.engines.bringing(brought),
-        )
+
+        def checked() -> Awaitable[RunHandle]:
+            return self.runs.carry_out(
+                prepared,
+                asked.inputs,
+                flow=prepared.plan.graph.name,
+                request=request,
+                trace=trace,
+                maker=None if brought is None else self.engines.bringing(brought),
+                scope=scope,
+            )
+
+        async def check() -> RunHandle:
+            await bounded(lambda: self.engines.check_inputs(asked))
+            return await checked()
+
+        if prepared.plan.glance is None:
+            return check()
+        self.engines.check_inputs(asked)
+        return checked()

@@ -74,6 +74,11 @@ MAX_FLOW_VALUES: Final = 250_000
 """In a document, which is decoded in one go too: thousands of nodes."""
 
 SUBMITTED: Final = "flow"
+
+FAMILIAR: Final = 256
+MAX_FAMILIAR: Final = 16 * 1024
+"""How many flows are known again by their bytes alone, and how long one of them may be."""
+
 """What errors call a document that came with the request."""
 
 _FLOW_FIELD: Final = "Send one of 'flow' and 'flowPath'."
@@ -137,6 +142,24 @@ class SubmissionReader:
         self._supplied = supplied
         self._folders = folders
         self._tools = tools
+        # By its bytes. Nothing else decides what is read in it.
+        self._familiar: dict[bytes, Submitted] = {}
+
+    def read_familiar(self, body: bytes) -> Submission | None:
+        """The same as `read`, in a moment, of a flow that came before, with nothing but
+        inputs beside it; None of any other.
+
+        Raises:
+            Refusal: It is malformed.
+        """
+        fields = read_object(body, "the body")
+        flow = fields.get("flow")
+        if flow is None or not _USUAL.issuperset(fields):
+            return None
+        prepared = self._familiar.get(bytes(flow))
+        if prepared is None:
+            return None
+        return Submission(prepared, _read_inputs(fields.get("inputs")))
 
     def read(self, body: bytes) -> Submission:
         """Read the body of a request.
@@ -196,10 +219,17 @@ class SubmissionReader:
         if has_more(data, MAX_FLOW_VALUES):
             raise Refusal(413, f"'flow' has more than {MAX_FLOW_VALUES:,} values")
         prepared = launch.prepare(data, name=SUBMITTED, format=wanted, installed=installed)
-        return Submitted(prepared.name, prepared.plan, prepared.warnings)
+        submitted = Submitted(prepared.name, prepared.plan, prepared.warnings)
+        if wanted == "json" and installed is self._installed and len(data) <= MAX_FAMILIAR:
+            if len(self._familiar) >= FAMILIAR:
+                # Begin anew: rare, and cheaper than keeping them in order of use.
+                self._familiar.clear()
+            self._familiar[data] = submitted
+        return submitted
 
 
 _KNOWN: Final = frozenset(FIELDS)
+_USUAL: Final = frozenset(("flow", "inputs"))
 
 
 def read_object(data: bytes, what: str) -> dict[str, Raw]:

@@ -16,7 +16,11 @@ class Script:
     def __init__(self, pieces: list[bytes]) -> None:
         self.pieces = [each for each in pieces if each]
 
-    async def send_all(self, data: bytes) -> None:
+    def send_now(self, data: bytes, /) -> int:
+        """All goes at once."""
+        return len(data)
+
+    async def send_rest(self, data: bytes) -> None:
         """Goes nowhere."""
 
     async def receive(self) -> bytes:

@@ -1,6 +1,7 @@
 """AgentNode: an agent that may call tools, in rounds, until it answers."""
 
-from typing import cast
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, cast
 
 from heddle.engine.agents import plain_agent
 from heddle.engine.earlier import earlier
@@ -9,6 +10,9 @@ from heddle.engine.nodes.agent_work import AgentWork, Talk, as_message, told
 from heddle.engine.state import State
 from heddle.engine.work import NodeContext, Result, Waiting
 from heddle.spec import AgentNode, ManagerWorkers, Swarm
+
+if TYPE_CHECKING:
+    from heddle.engine.tracing import Trace
 
 
 def agent(node: GraphNode, graph: Graph) -> Waiting:
@@ -21,26 +25,27 @@ def agent(node: GraphNode, graph: Graph) -> Waiting:
         return team(component, node.shape.outputs)
     one = AgentWork(plain_agent(component), node.shape.outputs)
 
-    async def execute(given: State, context: NodeContext) -> Result:
+    def execute(given: State, context: NodeContext) -> Awaitable[Result]:
         trace = context.run.trace
-        if trace is None:
-            return Result(await answer(given, context))
-        with trace.working(context, component, told(given)) as traced:
-            traced.output = await answer(given, context)
-        return Result(traced.output)
+        return answer(given, context) if trace is None else traced(trace, given, context)
 
-    async def answer(given: State, context: NodeContext) -> State:
+    async def traced(trace: "Trace", given: State, context: NodeContext) -> Result:
+        with trace.working(context, component, told(given)) as told_of:
+            told_of.output = (await answer(given, context)).output
+        return Result(told_of.output)
+
+    async def answer(given: State, context: NodeContext) -> Result:
         before = [*earlier(given), *context.conversation.messages]
         talk = Talk([*before, as_message(given)])
         system = await one.system(given, context)
-        tools = await one.tools(context)
         if one.only_talks:
             # Its model may ask for tools, of which it has none to run.
-            output = await one.work(context, system, talk, tools, None)
+            output = await one.work(context, system, talk, one.own_tools, None)
         else:
+            tools = await one.tools(context)
             async with context.services.tools.workspace() as workspace:
                 output = await one.work(context, system, talk, tools, workspace)
         assert output is not None, "it has nobody to hand over to"
-        return output
+        return Result(output)
 
     return Waiting(execute)

@@ -4,6 +4,7 @@
 work keeps is its `Talk`: the messages so far, and the ids that their calls have.
 """
 
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -14,7 +15,7 @@ from heddle.engine.decisions import Rejected
 from heddle.engine.faults import AgentStopped, OutputMismatch, TeamStopped
 from heddle.engine.graph import RESERVED
 from heddle.engine.model_calls import call_model
-from heddle.engine.nodes.llm import fill
+from heddle.engine.nodes.llm import fill, fill_briefly
 from heddle.engine.signatures import Properties
 from heddle.engine.state import State
 from heddle.engine.structured import (
@@ -95,7 +96,8 @@ class AgentWork:
     def __init__(self, agent: Agent, outputs: Properties) -> None:
         self.agent = agent
         self.answers = _Answers(outputs)
-        self._own = AgentTools([tool for tool in agent.tools if isinstance(tool, Tool)])
+        own = [tool for tool in agent.tools if isinstance(tool, Tool)]
+        self.own_tools = AgentTools(own)
         self._transforms = _transforms(agent)
         self.only_talks = not (agent.tools or agent.toolboxes)
         """Whether it can do nothing but answer."""
@@ -103,38 +105,59 @@ class AgentWork:
     async def tools(self, context: NodeContext) -> AgentTools:
         """What it may use now, with what its toolboxes bring."""
         if self.only_talks:
-            return self._own
-        return await self._own.unpacked(self.agent, context)
+            return self.own_tools
+        return await self.own_tools.unpacked(self.agent, context)
 
     async def system(self, given: State, context: NodeContext) -> list[Message]:
         """Its instructions, as the first message; none when it has none."""
         if self._transforms is not None:
             self._transforms.tell(context)
-        if not self.agent.system_prompt:
+        prompt = self.agent.system_prompt
+        if not prompt:
             return []
-        return [Message("system", await fill(self.agent.system_prompt, given, context))]
+        text = fill_briefly(prompt, given, context)
+        if text is None:
+            text = await fill(prompt, given, context)
+        return [Message("system", text)]
 
-    async def _ask(
+    def _ask(
         self,
         context: NodeContext,
         messages: list[Message],
         tools: AgentTools,
         *,
         shown: bool,
-    ) -> ModelResponse:
-        transforms = self._transforms
+    ) -> Awaitable[ModelResponse]:
         sent = tuple(messages)
-        if transforms is not None:
-            sent = await transforms.before(context, sent)
-        response = await call_model(
+        if self._transforms is not None:
+            return self._transformed(self._transforms, context, sent, tools, shown=shown)
+        return call_model(
             context,
             self.agent.llm_config,
             sent,
             tools=tools.definitions,
             schema=self.answers.schema,
-            shown=shown and (transforms is None or not transforms.holds_back),
+            shown=shown,
         )
-        return response if transforms is None else await transforms.after(context, response)
+
+    async def _transformed(
+        self,
+        transforms: "Transforms",
+        context: NodeContext,
+        messages: tuple[Message, ...],
+        tools: AgentTools,
+        *,
+        shown: bool,
+    ) -> ModelResponse:
+        response = await call_model(
+            context,
+            self.agent.llm_config,
+            await transforms.before(context, messages),
+            tools=tools.definitions,
+            schema=self.answers.schema,
+            shown=shown and not transforms.holds_back,
+        )
+        return await transforms.after(context, response)
 
     async def work(
         self,
@@ -191,7 +214,10 @@ class AgentWork:
                     return None
                 continue
             try:
-                return await self.answers.read(response.content)
+                output = self.answers.read_text(response.content)
+                if output is None:
+                    output = await self.answers.read(response.content)
+                return output
             except OutputMismatch as error:
                 if repaired or number == MAX_ROUNDS:
                     raise
@@ -245,10 +271,17 @@ class _Answers:
 
     async def read(self, text: str) -> State:
         """Raises `OutputMismatch` for an answer that is not of the schema."""
-        if not self._text:
-            from heddle.long_work import bounded
+        output = self.read_text(text)
+        if output is not None:
+            return output
+        from heddle.long_work import bounded
 
-            return await bounded(lambda: read_structured(self._outputs, text))
+        return await bounded(lambda: read_structured(self._outputs, text))
+
+    def read_text(self, text: str) -> State | None:
+        """The same of an answer that is not held against a schema; None of any other."""
+        if not self._text:
+            return None
         output: State = {self._text: text}
         if self._text == AGENT_RESULT:
             output.update(

@@ -35,13 +35,24 @@ def llm(node: GraphNode, graph: Graph) -> Waiting:
 
 async def fill(template: str, given: State, context: NodeContext) -> str:
     """Fill in the state's values; an unknown placeholder stays, with a warning."""
+    text = fill_briefly(template, given, context)
+    if text is not None:
+        return text
+    from heddle.long_work import bounded
+
+    return _filled(await bounded(lambda: render(template, given)), context)
+
+
+def fill_briefly(template: str, given: State, context: NodeContext) -> str | None:
+    """The same, of a template that takes no time to speak of; None where it may take some,
+    and nothing has happened."""
     if "{{" not in template:
         return template
     found = render_briefly(template, given)
-    if found is None:
-        from heddle.long_work import bounded
+    return None if found is None else _filled(found, context)
 
-        found = await bounded(lambda: render(template, given))
+
+def _filled(found: tuple[str, tuple[str, ...]], context: NodeContext) -> str:
     text, unknown = found
     for name in unknown:
         context.warn_once(

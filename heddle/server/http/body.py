@@ -92,6 +92,19 @@ class Body(Struct):
                 self.source.give_back(chunks.rest)
         return piece
 
+    def read_at_once(self) -> bytes | None:
+        """All of it, where nothing of it has been read and it has arrived; else None, and
+        nothing has happened."""
+        if self.finished or self._chunks is not None or self._left > self.limits.body:
+            return None
+        piece = self.source.take(self._left)
+        if len(piece) < self._left:
+            self.source.give_back(piece)
+            return None
+        self._left = 0
+        self.finished = True
+        return piece
+
     async def read(self, limit: int | None = None) -> bytes:
         """All of it that is still to come.
 

@@ -5,14 +5,15 @@
 
 Everything happens in one task and one cancel scope, entered once. A client that goes away
 while its handler works cancels the scope: for a handler a lost client is a cancellation
-and nothing else, in whatever nursery it happens to be.
+and nothing else, in whatever nursery it happens to be. Inside it is the scope that handlers
+may cancel themselves (`Request.scope`), entered anew only when one has.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum, auto
 from math import inf
-from typing import Final, Protocol, assert_never
+from typing import Final, Protocol, TypeAlias, assert_never
 
 import trio
 from trio.abc import Stream
@@ -33,6 +34,7 @@ from heddle.server.http.hangups import Hangups
 from heddle.server.http.head import Head, check_partial, read_head
 from heddle.server.http.limits import Limits
 from heddle.server.http.messages import (
+    Answer,
     Handler,
     Request,
     Response,
@@ -43,6 +45,10 @@ from heddle.server.http.refusals import Refusal
 from heddle.server.http.wire import READ, Gone, Wire
 
 _NOTHING: Final = b""
+
+_Exchange: TypeAlias = tuple[Request, Answer, bytes]
+"""A request, what is answered, and the head as it arrived."""
+
 # Bytes of a head that is kept for the next request, which is mostly the same. Ten thousand
 # idle connections keep theirs.
 _SHORT_HEAD: Final = 2048
@@ -249,13 +255,24 @@ class Connection:
                 await self.wire.close()
 
     async def _serve(self) -> None:
+        while True:
+            left: _Exchange | None = None
+            with trio.CancelScope() as scope:
+                left = await self._serve_within(scope)
+            self._broken = self._broken or scope.cancelled_caught
+            if left is None or not (await self._answer(*left) and self._goes_on()):
+                return
+
+    async def _serve_within(self, scope: trio.CancelScope) -> "_Exchange | None":
+        """Serve as long as no handler has its scope cancelled; the answer to be sent
+        outside of it when one has, and None when all is served."""
         shared = self._shared
         while True:
             end = self._buffer.find(b"\r\n\r\n", self._at)
             if end < 0:
                 end = await self._receive_head()
                 if end < 0:
-                    return
+                    return None
             raw = self._buffer[self._at : end + 4]
             self._at = end + 4
             head = self._head
@@ -266,16 +283,21 @@ class Connection:
                         raise too_long(shared.limits.body)
                 except Refusal as refusal:
                     await self._refuse(refusal)
-                    return
+                    return None
                 if len(raw) <= _SHORT_HEAD:
                     self._head, self._raw = head, raw
-            if not await self._exchange(head, raw):
-                return
-            self.phase = Phase.IDLE
-            read_over = self._at == len(self._buffer)
-            if not shared.keeps_alive and read_over and self.wire.quiet():
-                # It was to be kept when its answer began.
-                return
+            exchange = await self._handle(head, raw, scope)
+            if scope.cancel_called:
+                return exchange
+            if not (await self._answer(*exchange) and self._goes_on()):
+                return None
+
+    def _goes_on(self) -> bool:
+        """Whether another request is waited for on a connection that may carry one."""
+        self.phase = Phase.IDLE
+        read_over = self._at == len(self._buffer)
+        # It was to be kept when its answer began.
+        return self._shared.keeps_alive or not (read_over and self.wire.quiet())
 
     async def _receive_head(self) -> int:
         """Where the next head ends in the buffer; -1 if there is none."""
@@ -309,10 +331,11 @@ class Connection:
             if end >= 0:
                 return end
 
-    async def _exchange(self, head: Head, raw: bytes) -> bool:
-        """One request and its answer; whether the connection may carry another."""
+    async def _handle(self, head: Head, raw: bytes, scope: trio.CancelScope) -> "_Exchange":
+        """One request and what is to be answered."""
         shared = self._shared
-        request = Request(head, body_of(head, self, shared.limits), self.client)
+        body = body_of(head, self, shared.limits)
+        request = Request(head, body, self.client, "", scope)
         self.phase = Phase.HANDLING
         if self._hung_up:
             # It may have said all it had to say before it did, so what needs no waiting
@@ -324,6 +347,10 @@ class Connection:
             if _is_only(error, (Gone,)):
                 raise
             answer = self._failure(request, error)
+        return request, answer, raw
+
+    async def _answer(self, request: Request, answer: Answer, raw: bytes) -> bool:
+        """Send an answer; whether the connection may carry another."""
         match answer:
             case Response():
                 self.phase = Phase.ANSWERING
@@ -337,7 +364,7 @@ class Connection:
             case StreamedResponse():
                 return await self._stream(request, answer)
             case Upgrade():
-                if head.upgrade is None:
+                if request.head.upgrade is None:
                     misuse = HandlerMisuse(
                         "a handler upgrades a request that asks for none"
                     )

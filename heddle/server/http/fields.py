@@ -7,6 +7,7 @@ Both are made from what arrived and never changed.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Final
 
 from msgspec import Struct
@@ -46,6 +47,12 @@ class Fields:
         return f"Fields({list(self._pairs)!r})"
 
 
+@lru_cache(maxsize=128)
+def _key(name: str) -> bytes:
+    """A name as it is looked up: those that are asked for are a few."""
+    return name.lower().encode()
+
+
 class Headers(Struct):
     """Headers, decoded when they are asked for: most requests bring more than is read.
 
@@ -66,7 +73,7 @@ class Headers(Struct):
 
     def get(self, name: str) -> str | None:
         """The value of ``name``, or None; several are joined by a comma."""
-        key = name.lower().encode()
+        key = _key(name)
         value = self.by_name.get(key)
         if value is None:
             return None
@@ -76,10 +83,10 @@ class Headers(Struct):
 
     def all(self, name: str) -> list[str]:
         """Every value of ``name``, one a line that arrived."""
-        return [value.decode("latin-1") for value in self.raw(name.lower().encode())]
+        return [value.decode("latin-1") for value in self.raw(_key(name))]
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and name.lower().encode() in self.by_name
+        return isinstance(name, str) and _key(name) in self.by_name
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         pairs = self.by_name.items() if self.pairs is None else self.pairs

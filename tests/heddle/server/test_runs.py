@@ -756,6 +756,46 @@ async def test_the_time_of_a_run_may_be_kept_by_its_own_scope() -> None:
         assert isinstance(await stopped.wait_ended(), Cancelled)
 
 
+async def test_a_run_in_the_scope_of_its_caller_leaves_it_as_it_was() -> None:
+    long = launch.prepare(looping(), name="f")
+    short = launch.prepare(document(flow([start(), end()], ["start", "end"])), name="f")
+    options = RunOptions(timeout=math.inf, max_iterations=10**9)
+    async with launch.open_engine(options) as engine, Runs(engine, timeout=0.05) as runs:
+        with trio.CancelScope() as scope:
+            done = await runs.carry_out(short, {}, flow="f", scope=scope)
+            assert done.cancel() is CancelOutcome.FINISHED
+            done.expire()
+            assert not scope.cancel_called
+        assert isinstance(done.ending, Completed)
+
+        with trio.CancelScope() as scope:
+            late = await runs.carry_out(long, {}, flow="f", scope=scope)
+        assert scope.cancel_called
+        assert not scope.cancelled_caught
+        assert "took longer than 0.05 s" in str(late.error)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(cancel_first, runs)
+            with trio.CancelScope() as scope:
+                asked = await runs.carry_out(long, {}, flow="f", scope=scope)
+        assert isinstance(asked.ending, Cancelled)
+        assert not scope.cancelled_caught
+
+        with trio.CancelScope() as around:
+            around.cancel()
+            with trio.CancelScope() as scope:
+                await runs.carry_out(long, {}, flow="f", scope=scope)
+            raise AssertionError("it was cancelled from outside")
+        assert around.cancelled_caught
+        assert not runs.active
+
+
+async def cancel_first(runs: Runs) -> None:
+    while not runs.active:
+        await trio.lowlevel.checkpoint()
+    runs.cancel_all(Stop.ASKED)
+
+
 @pytest.mark.parametrize(
     ("made", "kind", "node"),
     [

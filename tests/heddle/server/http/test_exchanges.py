@@ -662,3 +662,72 @@ async def test_a_request_is_printed_without_what_may_be_secret() -> None:
         await peer.send(b"GET /a?token=x HTTP/1.1\r\nAuthorization: y\r\n" + HOST + b"\r\n")
         body = (await peer.answer()).body.decode()
         assert body.startswith("<Request GET /a from 127.0.0.1:")
+
+
+async def test_a_handler_that_cancelled_itself_is_answered_and_its_connection_kept() -> (
+    None
+):
+    scopes: list[object] = []
+
+    async def handler(request: Request) -> Answer:
+        assert request.scope is not None
+        scopes.append(request.scope)
+        if request.path == "/long":
+            request.scope.cancel()
+            with pytest.raises(trio.Cancelled):
+                await trio.sleep_forever()
+            return Response(409, (), b"x" * 4_000_000)
+        await trio.lowlevel.checkpoint()
+        return Response(200, (), b"ok")
+
+    long = GET.replace(b" / ", b" /long ")
+    async with serving(handler) as served, served.connect() as peer:
+        await peer.send(GET + long + long + GET + GET)
+        statuses = [(await peer.answer()).status for _ in range(5)]
+    assert statuses == [200, 409, 409, 200, 200]
+    assert scopes[0] is scopes[1]
+    assert scopes[3] is scopes[4]
+    assert len({id(each) for each in scopes}) == 3
+
+
+async def test_a_handler_that_waits_once_it_has_cancelled_itself_ends_its_connection() -> (
+    None
+):
+    async def handler(request: Request) -> Answer:
+        if request.path == "/":
+            return Response(200, (), b"ok")
+        assert request.scope is not None
+        request.scope.cancel()
+        await trio.lowlevel.checkpoint()
+        raise AssertionError("it was cancelled")
+
+    async with serving(handler) as served:
+        async with served.connect() as peer:
+            await peer.send(GET.replace(b" / ", b" /late ") + GET)
+            assert await peer.rest() == b""
+        async with served.connect() as peer:
+            await peer.send(GET)
+            assert (await peer.answer()).status == 200
+
+
+async def test_a_body_that_is_there_in_part_is_left_to_be_read() -> None:
+    found: list[bytes | None] = []
+
+    async def handler(request: Request) -> Answer:
+        found.append(request.body.read_at_once())
+        return Response(200, (), found[-1] or await request.read())
+
+    whole = post(b"0123456789")
+    async with serving(handler) as served, served.connect() as peer:
+        await peer.send(whole)
+        assert (await peer.answer()).body == b"0123456789"
+        await peer.send(whole[:-4])
+        await until(lambda: len(found) == 2)
+        await peer.send(whole[-4:])
+        assert (await peer.answer()).body == b"0123456789"
+        await peer.send(
+            b"POST / HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n"
+            b"1\r\na\r\n0\r\n\r\n"
+        )
+        assert (await peer.answer()).body == b"a"
+    assert found == [b"0123456789", None, None]

@@ -1,7 +1,7 @@
-"""One task that ends the waits of all calls that have become too long.
+"""One task that ends all waits that have become too long: of model calls, and whole runs.
 
 A call that waits on a connection says until when; when that moment has passed, its
-connection is told to wake it. A cancel scope for each call would do the same, and cost a
+connection is told to wake it. A deadline of a cancel scope would do the same, and cost a
 fifth of the whole call: that is why this is the one place where a deadline is not one.
 
 The task sleeps until the earliest deadline that it knew of, looks at all waits, and goes
@@ -31,7 +31,7 @@ class Wait(Protocol):
 
 
 class Watch:
-    """All waits of one client."""
+    """All waits of one sort."""
 
     __slots__ = ("_running", "_scope", "_waits", "_wakes_at")
 
@@ -51,7 +51,7 @@ class Watch:
             self._scope.deadline = wait.deadline
         else:
             self._running = True
-            trio.lowlevel.spawn_system_task(self._run, name="heddle.models.watch")
+            trio.lowlevel.spawn_system_task(self._run, name="heddle.watch")
 
     def end(self, wait: Wait) -> None:
         """Forget ``wait``."""

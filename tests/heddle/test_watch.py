@@ -5,7 +5,7 @@ from math import inf
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from heddle.models.watch import Watch
+from heddle.watch import Watch
 
 
 class Waiter:
