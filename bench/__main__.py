@@ -50,7 +50,9 @@ def main(arguments: list[str]) -> int:
     if asked.profile:
         from bench import profiles
 
-        for told_line in profiles.write(asked.profile):
+        known = [*profiles.NAMES, *subjects()]
+        names = _chosen(parser, asked.name, known) if asked.name else profiles.NAMES
+        for told_line in profiles.write(asked.profile, names, small=asked.quick):
             _say(told_line)
         return 0
     chosen = _chosen(parser, asked.name, subjects())
@@ -115,7 +117,7 @@ def _parser() -> argparse.ArgumentParser:
         "--profile",
         type=Path,
         metavar="FOLDER",
-        help="flame graphs of the server under load into this folder; measures nothing",
+        help="flame graphs into this folder, of the server under load or of what is named",
     )
     parser.add_argument(
         "--compare",

@@ -17,7 +17,8 @@ import contextlib
 import json
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from http.client import HTTPConnection
 from typing import Any, Final
 
@@ -139,8 +140,18 @@ def loop(client: Process, stub: int) -> Iterator[Answer]:
     )
 
 
-def followed(served: Served, stub: Process, port: int, readers: int) -> tuple[float, float]:
-    """Seconds of the run, and events/s delivered to all its readers."""
+def followed(
+    served: Served,
+    stub: Process,
+    port: int,
+    readers: int,
+    *,
+    meanwhile: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
+) -> tuple[float, float]:
+    """Seconds of the run, and events/s delivered to all its readers.
+
+    ``meanwhile`` is entered when all follow it and before its model answers.
+    """
     sent = body(port, f"long {EVENTS}").encode()
     status, begun = ask(served.port, "POST", "/v1/runs?detach=true", sent)
     assert status == 202, begun
@@ -149,9 +160,10 @@ def followed(served: Served, stub: Process, port: int, readers: int) -> tuple[fl
         asked = {"place": place, "run": begun["run"], "readers": readers}
         assert client.ask(asked) == {"following": readers}
         assert stub.line() == b"held\n"
-        begin = time.time()
-        stub.tell(b"go")
-        told = client.answer()
+        with meanwhile():
+            begin = time.time()
+            stub.tell(b"go")
+            told = client.answer()
     _, shown = ask(served.port, "GET", f"/v1/runs/{begun['run']}")
     assert shown["status"] == "completed", shown
     assert told["complete"] == readers, told
