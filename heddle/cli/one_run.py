@@ -1,0 +1,230 @@
+"""One run as ``heddle run`` makes it: loaded, its events told, its result printed.
+
+With ``--interactive`` it is a chat instead, in which each line is a run.
+"""
+
+import gc
+import os
+import sys
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from heddle.cli import first_light
+from heddle.cli.exits import WrongUsage, output_failed
+from heddle.cli.inputs import check_format
+from heddle.cli.wording import fit_json
+from plugins_host import Fault, one_of
+
+if TYPE_CHECKING:
+    from heddle.cli.encoded import Encoded
+    from heddle.cli.readers import Reader
+    from heddle.installation import Installed
+    from heddle.launch import Engine, Prepared, RunOptions
+    from heddle.policy_counts import PolicyCounts
+
+# The protocol of `heddle.cli.frames`; others are those of encoders.
+OWN_PROTOCOL: Final = "heddle"
+
+
+class Source(NamedTuple):
+    """Where the flow is: its file, the format of that, and the files that supply it."""
+
+    flow: str
+    format: str | None
+    components: tuple[str, ...]
+
+
+class Telling(NamedTuple):
+    """What of the run is shown, and how; each as the flag of its name says."""
+
+    protocol: str | None
+    verbose: bool
+    quiet: bool
+    as_json: bool
+    debug: bool
+    interactive: bool
+
+
+def run_once(source: Source, options: "RunOptions", stdout: int, how: Telling) -> None:
+    """Load, run, and print the result; or run and print for each line of a chat."""
+    frames = stdout if how.protocol == OWN_PROTOCOL else None
+    installed, prepared = load(source, options, how.protocol, frames=frames)
+
+    import trio
+
+    from heddle import launch
+    from heddle.cli.logs import told_to
+    from heddle.cli.plain import overheard, warning
+    from heddle.cli.session import Session
+    from heddle.policy_counts import PolicyCounts
+
+    policies = PolicyCounts()
+    shown = [str(each) for each in prepared.warnings]
+    session: Session[dict[str, Any] | None]
+    talk = None
+    reader: Reader
+    if how.interactive:
+        # It knows how to draw answers, which few runs need.
+        from heddle.cli.talk import Talk
+
+        talk = Talk(prepared, stdout, verbose=how.verbose, quiet=how.quiet, shown=shown)
+        reader = talk.reader
+    else:
+        reader = choose(
+            how,
+            title=source.flow.rpartition("/")[2],
+            traced=options.trace,
+            policies=policies,
+            shown=shown,
+            stop=lambda reason: session.stop(reason),
+            stdout=stdout,
+        )
+    session = Session(
+        reader.outlets,
+        animate=reader.animate,
+        ended=reader.ended,
+        heed=talk.heed if talk else None,
+        at_once=talk.give_back if talk else None,
+    )
+    for text in (*installed.warnings, *placed_warnings(prepared, source.flow)):
+        reader.remark(warning(text))
+
+    async def execute() -> dict[str, Any] | None:
+        async with launch.open_engine(
+            options,
+            installed=installed,
+            plugin_log=lambda said: reader.remark(overheard(said)),
+            watch=policies,
+        ) as engine:
+            if talk is None:
+                return await run_told(engine, prepared, options, reader, how.protocol)
+            await talk.run(engine, options)
+            return None
+
+    # What was imported and compiled stays to the end: never look through it for garbage.
+    gc.freeze()
+    gc.enable()
+    with told_to(reader.remark, tracebacks=how.debug):
+        result = trio.run(session.execute, execute)
+    if how.protocol is None and result is not None:
+        print_result(result, stdout)
+
+
+async def run_told(
+    engine: "Engine",
+    prepared: "Prepared",
+    options: "RunOptions",
+    reader: "Reader",
+    protocol: str | None,
+) -> dict[str, Any]:
+    """Run the flow and tell the reader its events, or an encoder that writes for it."""
+
+    async def run() -> dict[str, Any]:
+        return await engine.run(
+            prepared,
+            options.inputs,
+            reader.see,
+            stream=options.stream,
+            trace=options.trace,
+        )
+
+    encoder = None if protocol is None else engine.encoder(protocol)
+    if encoder is None:
+        return await run()
+    result: dict[str, Any] = await encoded(reader).run(encoder, run)
+    return result
+
+
+def placed_warnings(prepared: "Prepared", flow: str) -> Iterable[str]:
+    """The warnings of the document, each with the file that it is about."""
+    return (str(each) if each.file else f"{flow} {each}" for each in prepared.warnings)
+
+
+def load(
+    source: Source,
+    options: "RunOptions",
+    protocol: str | None,
+    *,
+    frames: int | None,
+) -> "tuple[Installed, Prepared]":
+    """Read plugins and document; ``frames`` is where to say in a frame what is wrong."""
+    from heddle import launch
+
+    try:
+        installed = launch.install(options)
+        check_format(source.format, installed.formats)
+        if protocol is not None and protocol not in installed.protocols:
+            raise WrongUsage(
+                f"there is no protocol {protocol!r}",
+                where="--protocol",
+                fix=one_of(protocol, installed.protocols),
+            )
+        supplied = launch.supply(source.components, installed)
+        prepared = launch.load(
+            source.flow, format=source.format, installed=installed, supplied=supplied
+        )
+        return installed, prepared
+    except Fault as error:
+        if frames is not None:
+            from heddle.cli.frames import error_frame
+
+            with suppress(OSError):  # the error itself is told on stderr
+                os.write(frames, error_frame(error))
+        raise
+
+
+def choose(
+    how: Telling,
+    *,
+    title: str,
+    traced: bool,
+    policies: "PolicyCounts",
+    shown: Iterable[str],
+    stop: Callable[[Exception], None],
+    stdout: int,
+) -> "Reader":
+    """Who reads the events."""
+    from heddle.cli import readers
+    from heddle.cli.plain import PlainLines
+
+    if how.protocol == OWN_PROTOCOL:
+        return readers.Frames(stop, stdout)
+    if how.protocol is not None:
+        from heddle.cli.encoded import Encoded
+
+        return Encoded(stop, stdout)
+    if how.quiet or sys.stderr is None:
+        return readers.Silent()
+    if how.as_json:
+        return readers.JsonLines(stop, shown=shown)
+    lines = PlainLines(verbose=how.verbose, shown=frozenset(shown))
+    if first_light.is_animated():
+        from heddle.cli.live import Live
+
+        everything = lines if how.verbose or traced else None
+        return Live(title, policies, verbose=everything, shown=shown)
+    return readers.Plain(lines)
+
+
+def encoded(reader: "Reader") -> "Encoded":
+    """The reader that `choose` made for an encoder."""
+    from heddle.cli.encoded import Encoded
+
+    assert isinstance(reader, Encoded)
+    return reader
+
+
+def print_result(result: dict[str, Any], stdout: int) -> None:
+    """Print the final state: indented for a person, on one line for a program."""
+    import msgspec
+
+    from heddle.cli.outlet import write_all
+
+    encoded = msgspec.json.encode(result)
+    if os.isatty(stdout):
+        encoded = msgspec.json.format(encoded, indent=2)
+    try:
+        write_all(stdout, fit_json(encoded) + b"\n")
+    except OSError as error:
+        raise output_failed(error) from error
