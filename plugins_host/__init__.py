@@ -8,7 +8,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from plugins_host.faults import Fault, nearest, one_of, sentence
-from plugins_host.json_faults import not_json
+from plugins_host.json_faults import json_flaw, not_json
+from plugins_host.json_hints import json_hint
 
 if TYPE_CHECKING:
     from plugins_host.calls import CEILING
@@ -391,6 +392,8 @@ __all__ = [
     "check_plugin",
     "chosen_environment",
     "encode_all",
+    "json_flaw",
+    "json_hint",
     "load_brought",
     "load_plugins",
     "nearest",

@@ -1,10 +1,24 @@
 """Where a text stops being JSON, and why, in words for whoever wrote it.
 
 b'{"a": 1,}'   →  "line 1, column 9: expecting property name enclosed in double quotes"
+                  "Take away the comma before '}'."
 """
 
+from msgspec import Struct
 
-def not_json(data: bytes, error: Exception) -> str:
+from plugins_host.json_hints import json_hint
+
+
+class JsonFlaw(Struct, frozen=True):
+    """What is wrong with a text that is no JSON: ``what`` with its place, ``fix`` what to
+    do about it where that is known, ``offset`` the character that has no place there."""
+
+    what: str
+    fix: str = ""
+    offset: int | None = None
+
+
+def json_flaw(data: bytes, error: Exception) -> JsonFlaw:
     """What is wrong with ``data``, which the decoder refused with ``error``.
 
     The standard library's reader knows the line and says what it expected there. What it
@@ -16,16 +30,25 @@ def not_json(data: bytes, error: Exception) -> str:
         json.loads(data)
     except json.JSONDecodeError as better:
         if not data.strip():
-            return "it is empty"
+            return JsonFlaw("it is empty")
         reason = (better.msg[0].lower() + better.msg[1:]).removesuffix(" at")
-        return f"line {better.lineno}, column {better.colno}: {reason}"
+        return JsonFlaw(
+            f"line {better.lineno}, column {better.colno}: {reason}",
+            json_hint(better.doc, better.pos, better.msg),
+            better.pos,
+        )
     except UnicodeDecodeError:
-        return "it is not UTF-8"
+        return JsonFlaw("it is not UTF-8")
     except RecursionError:
-        return "it is nested too deep"
+        return JsonFlaw("it is nested too deep")
     except ValueError:  # an integer of thousands of digits
         pass
     if "truncated" in str(error):
-        return r"half of a surrogate pair, such as \ud800, stands alone"
+        return JsonFlaw(r"half of a surrogate pair, such as \ud800, stands alone")
     reason = str(error).removeprefix("JSON is malformed: ").partition(" - at `")[0]
-    return reason[:1].lower() + reason[1:]
+    return JsonFlaw(reason[:1].lower() + reason[1:])
+
+
+def not_json(data: bytes, error: Exception) -> str:
+    """The same as one text, without what to do about it."""
+    return json_flaw(data, error).what

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import FieldInfo, fields
 
 from plugins_host.faults import nearest, one_of
-from plugins_host.json_faults import not_json
+from plugins_host.json_faults import json_flaw
 from plugins_host.manifest import (
     KINDS,
     Component,
@@ -91,8 +91,9 @@ def read_manifest(path: Path, *, builtin_types: Collection[str] = ()) -> Manifes
     try:
         raw = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        flaw = json_flaw(data, error)
         raise refuse(
-            f"it is not valid JSON: {not_json(data, error)}", "A manifest is a JSON object."
+            f"it is not valid JSON: {flaw.what}", flaw.fix or "A manifest is a JSON object."
         ) from error
     return check_manifest(
         raw, file=file, folder=path.resolve().parent, builtin_types=builtin_types

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from plugins_host.faults import Fault, one_of
-from plugins_host.json_faults import not_json
+from plugins_host.json_faults import json_flaw
 
 if TYPE_CHECKING:
     from jsonschema.protocols import Validator
@@ -82,10 +82,12 @@ def _read_value(name: str, text: str) -> dict[str, Any]:
         value = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         shown = "" if source else f" {text[:80]!r}"
+        flaw = json_flaw(data, error)
         raise SettingsError(
-            f"the value{shown}{there} is not valid JSON: {not_json(data, error)}",
+            f"the value{shown}{there} is not valid JSON: {flaw.what}",
             component_type=name,
-            fix="Write a JSON object, or @ and the path of a file that holds one.",
+            fix=flaw.fix
+            or "Write a JSON object, or @ and the path of a file that holds one.",
         ) from error
     if not isinstance(value, dict):
         shown = msgspec.json.encode(value).decode()[:80]

@@ -6,7 +6,7 @@
 130  interrupted; 143 and 129 for the other signals that ask to end
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from signal import Signals
 from typing import Final
 
@@ -15,7 +15,24 @@ from plugins_host import Fault, sentence
 
 
 class WrongUsage(Fault):
-    """What was typed cannot be meant: an option's value, an option too early."""
+    """What was typed cannot be meant: an option's value, an option too early.
+
+    ``quoted`` are the lines to show below, of the text that it is about.
+    """
+
+    def __init__(
+        self, what: str, *, where: str = "", fix: str = "", quoted: Sequence[str] = ()
+    ) -> None:
+        super().__init__(what, where=where, fix=fix)
+        self.quoted = tuple(quoted)
+
+
+class DocumentRefused(Exception):
+    """Raised from the error of a document; ``lines`` are what a person reads of it."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        super().__init__("\n".join(lines))
+        self.lines = tuple(lines)
 
 
 class OutputFailed(Fault):
@@ -62,10 +79,15 @@ def status_of(error: BaseException) -> int:
 
 
 def told(error: BaseException) -> str:
-    """What a person reads of an error: one short paragraph, fit for a terminal."""
+    """What a person reads of an error, fit for a terminal: one short paragraph, and the
+    lines of a text that it is about."""
     match error:
         case Interrupted() | KeyboardInterrupt():
             return "Interrupted."
+        case DocumentRefused(lines=lines):
+            return "\n".join(lines)
+        case WrongUsage(quoted=quoted):
+            return "\n".join((f"Error: {fit(str(error))}", *quoted))
         case Fault():
             return f"Error: {fit(str(error))}"
         case _:

@@ -9,7 +9,7 @@ import msgspec
 from heddle.cli.exits import WrongUsage
 from heddle.cli.wording import line
 from heddle.nesting import MAX_DEPTH, too_deep
-from plugins_host import not_json, one_of
+from plugins_host import json_flaw, one_of
 
 if TYPE_CHECKING:
     from heddle.spec import Formats
@@ -34,8 +34,12 @@ def read_input(text: str | None) -> dict[str, Any]:
     try:
         state = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        flaw = json_flaw(data, error)
         raise WrongUsage(
-            f"this is not JSON: {not_json(data, error)}", where=where, fix=EXAMPLE
+            f"this is not JSON: {flaw.what}",
+            where=where,
+            fix=flaw.fix or EXAMPLE,
+            quoted=_quoted(where, data, flaw.offset),
         ) from error
     except RecursionError as error:
         raise _too_deep(where) from error
@@ -47,6 +51,17 @@ def read_input(text: str | None) -> dict[str, Any]:
     if too_deep(state, data):
         raise _too_deep(where)
     return state
+
+
+def _quoted(where: str, data: bytes, offset: int | None) -> list[str]:
+    """The line with the character that has no place in it."""
+    if offset is None:
+        return []
+    from heddle.cli.excerpts import excerpt
+    from heddle.spec.places import word_at
+
+    text = data.decode("utf-8-sig")
+    return excerpt(where.rpartition("@")[2], text, word_at(text, offset))
 
 
 def check_format(name: str | None, formats: "Formats") -> None:

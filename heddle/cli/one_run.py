@@ -49,7 +49,7 @@ class Telling(NamedTuple):
 def run_once(source: Source, options: "RunOptions", stdout: int, how: Telling) -> None:
     """Load, run, and print the result; or run and print for each line of a chat."""
     frames = stdout if how.protocol == OWN_PROTOCOL else None
-    installed, prepared = load(source, options, how.protocol, frames=frames)
+    installed, prepared = load(source, options, how, frames=frames)
 
     import trio
 
@@ -144,15 +144,23 @@ def placed_warnings(prepared: "Prepared", flow: str) -> Iterable[str]:
 def load(
     source: Source,
     options: "RunOptions",
-    protocol: str | None,
+    how: Telling,
     *,
     frames: int | None,
 ) -> "tuple[Installed, Prepared]":
-    """Read plugins and document; ``frames`` is where to say in a frame what is wrong."""
-    from heddle import launch
+    """Read plugins and document; ``frames`` is where to say in a frame what is wrong.
 
+    Raises:
+        DocumentRefused: The document cannot be run, told for a person.
+        DocumentError: The same where programs read what is told.
+    """
+    from heddle import launch
+    from heddle.spec import FORMATS, DocumentError
+
+    formats, protocol = FORMATS, how.protocol
     try:
         installed = launch.install(options)
+        formats = installed.formats
         check_format(source.format, installed.formats)
         if protocol is not None and protocol not in installed.protocols:
             raise WrongUsage(
@@ -171,7 +179,12 @@ def load(
 
             with suppress(OSError):  # the error itself is told on stderr
                 os.write(frames, error_frame(error))
-        raise
+        for_programs = how.as_json or frames is not None
+        if for_programs or not isinstance(error, DocumentError):
+            raise
+        from heddle.cli.validate import refusal
+
+        raise refusal(error, source.flow, source.format, formats) from error
 
 
 def choose(

@@ -1,10 +1,12 @@
 """``heddle validate``: everything that is wrong with a flow, at once. Runs nothing."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from heddle.cli.exits import DocumentRefused
 from heddle.cli.inputs import check_format
 from heddle.cli.options import debug_option
 from heddle.cli.wording import fit, fit_json
@@ -13,7 +15,7 @@ from plugins_host import Fault
 
 if TYPE_CHECKING:
     from heddle.installation import Installed
-    from heddle.spec import Formats, Supplied
+    from heddle.spec import DocumentError, Formats, Supplied
     from heddle.spec.places import Places, Span
 
 MOST_QUOTED: Final = 1 << 20
@@ -219,31 +221,54 @@ def tell(flow: str, report: dict[str, Any], texts: Texts) -> None:
 
 def tell_each(flow: str, report: dict[str, Any], texts: Texts) -> None:
     """Problems and warnings on stderr, and how many problems there are when there are."""
+    for line in lines_of(flow, report, texts):
+        click.echo(line, err=True)
+
+
+def lines_of(flow: str, report: dict[str, Any], texts: Texts) -> Iterator[str]:
+    """The same as lines: each problem with the line of the document that it is about."""
+    from heddle.cli.excerpts import excerpt
     from plugins_host import sentence
 
     for mark, group in (("x", "problems"), ("!", "warnings")):
         for each in report[group]:
             text = sentence(each["what"], where=each["path"], fix=each["fix"])
             file = each.get("file", "")
-            click.echo(f"{mark} {fit(file or flow)} {fit(text)}", err=True)
+            yield f"{mark} {fit(file or flow)} {fit(text)}"
             places = texts.places(file)
-            if places is not None:
-                quote(file or flow, places, each)
+            span = None if places is None else spot(places, each)
+            if places is not None and span is not None:
+                yield from excerpt(file or flow, places.text, span)
     if not report["valid"]:
-        count = len(report["problems"])
-        click.echo(f"{fit(flow)}: {count} problem{'s' * (count != 1)}", err=True)
+        yield f"{fit(flow)}: {_counted(len(report['problems']))}"
+
+
+def _counted(problems: int) -> str:
+    return f"{problems} problem{'s' * (problems != 1)}"
+
+
+def refusal(
+    error: "DocumentError",
+    flow: str,
+    format: str | None,  # noqa: A002  the word users know
+    formats: "Formats",
+) -> DocumentRefused:
+    """The error of a document as a person reads it; that of ``flow``, or of components.
+
+    What of it is more than a screen is left to `heddle validate`.
+    """
+    from heddle.spec.problems import SHOWN_PROBLEMS
+
+    told = [described(each) for each in error.problems[:SHOWN_PROBLEMS]]
+    report: dict[str, Any] = {"valid": True, "problems": told, "warnings": []}
+    texts = Texts(error.name, format if error.name == flow else None, formats)
+    last = f"{fit(error.name)}: {_counted(len(error.problems))}"
+    if len(error.problems) > len(told):
+        last += ", of which `heddle validate` shows all"
+    return DocumentRefused([*lines_of(error.name, report, texts), last])
 
 
 def spot(places: "Places", problem: dict[str, str]) -> "Span | None":
     """What a problem is about in the text; None where it says nothing about it."""
     key = problem.get("key")
     return places.find(key, key=True) if key else places.find(problem["path"])
-
-
-def quote(flow: str, places: "Places", problem: dict[str, str]) -> None:
-    """Print the line that a problem is about, if it is to be found."""
-    from heddle.cli.excerpts import excerpt
-
-    span = spot(places, problem)
-    if span is not None:
-        click.echo("\n".join(excerpt(flow, places.text, span)), err=True)

@@ -5,7 +5,7 @@ standard library's reader, which is slower and says more.
 """
 
 import re
-from typing import Any, Final, NoReturn
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -19,6 +19,7 @@ from heddle.spec.source import (
     text_of,
     too_deep,
 )
+from plugins_host import json_hint
 
 
 def parse_json(data: bytes, name: str) -> Any:
@@ -72,22 +73,6 @@ def _deepest(text: str) -> str:
     return ""  # what is malformed may end before its brackets do
 
 
-# What people write that is no JSON, by the first character that is none.
-_HINTS: Final = {
-    "'": "Put names and texts in double quotes.",
-    "/": "Take the comment out: JSON has none.",
-    "#": "Take the comment out: JSON has none.",
-}
-
-
-def _hint(text: str, at: int) -> str:
-    """What to do about a character that JSON has no place for; "" where nobody knows."""
-    here = text[at : at + 1]
-    if here in ("}", "]", ",") and text[:at].rstrip().endswith(","):
-        return f"Take away the comma before {here!r}."
-    return _HINTS.get(here, "")
-
-
 def _explain_json(data: bytes, name: str, error: msgspec.DecodeError) -> NoReturn:
     """Raise what the standard library's reader has to say: it knows the line, and says
     what it expected there. What it would let pass is told in the decoder's words."""
@@ -122,7 +107,7 @@ def _explain_json(data: bytes, name: str, error: msgspec.DecodeError) -> NoRetur
             name,
             f"malformed JSON: {what}",
             where=position(text, better.pos),
-            fix=_hint(text, better.pos),
+            fix=json_hint(text, better.pos, better.msg),
         ) from error
     except RecursionError:
         raise too_deep(name, _deepest(text)) from None

@@ -54,7 +54,7 @@ class Places:
         at = _POSITION.fullmatch(path)
         if at is not None:
             start = _offset(self.text, int(at[1]), int(at[2]))
-            return Span(start, max(start + 1, _end_of_word(self.text, start)))
+            return word_at(self.text, start)
         if not path.startswith("$"):
             return None
         steps = list(_steps(path))
@@ -76,10 +76,10 @@ def line_and_column(text: str, offset: int) -> tuple[int, int]:
     return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
 
 
-def _end_of_word(text: str, start: int) -> int:
-    """Where a bare word ends that begins at ``start``; there itself where none does."""
+def word_at(text: str, start: int) -> Span:
+    """The bare word that begins at ``start``, or else the character there."""
     found = _WORD.match(text, start)
-    return start if found is None else found.end()
+    return Span(start, start + 1 if found is None else found.end())
 
 
 def _offset(text: str, line: int, column: int) -> int:

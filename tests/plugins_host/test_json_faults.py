@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from plugins_host import not_json
+from plugins_host import json_flaw, json_hint, not_json
 
 
 def told(data: bytes) -> str:
@@ -35,6 +35,87 @@ def told(data: bytes) -> str:
 )
 def test_the_place_and_the_reason_are_told(data: bytes, says: str) -> None:
     assert told(data) == says
+
+
+NOTHING = "Keep one value in a document, and nothing behind it."
+QUOTES = "Put names and texts in double quotes."
+COMMENT = "Take the comment out: JSON has none."
+COLON = "Write a colon between the name and its value."
+
+
+@pytest.mark.parametrize(
+    ("text", "does"),
+    [
+        ('{"a": 1,}', "Take away the comma before '}'."),
+        ("[1, 2, ]", "Take away the comma before ']'."),
+        ("[1,, 2]", "Take away the comma before ','."),
+        ("{'a': 1}", QUOTES),
+        ("{a: 1}", QUOTES),
+        ("{None: 1}", QUOTES),
+        ('{"a": hello}', QUOTES),
+        ('{"a": “b”}', 'Write the quotes as ", which are the only ones of JSON.'),
+        ('{"a": None}', "Write null, which JSON has in place of None."),
+        ('{"a": undefined}', "Write null, which JSON has in place of undefined."),
+        ('{"a": True}', "Write true, which JSON has in place of True."),
+        ("[FALSE]", "Write false, which JSON has in place of FALSE."),
+        ("[tru]", "Did you mean true?"),
+        ('{"a": 1 // one\n}', COMMENT),
+        ("# a flow\n{}", COMMENT),
+        ('{"a": 1\n "b": 2}', "Write a comma before it."),
+        ('{"a": 1; "b": 2}', "Write a comma in its place."),
+        ("[1 2]", "Write a comma before it."),
+        ('{"a" 1}', COLON),
+        ('{"a"= 1}', "Write a colon in its place."),
+        ('{"a": }', "Write a value behind the colon."),
+        ('{"a": "it"s"}', r"Write \" for a quote in a text."),
+        ('{"a": "b}', "Close the quote that begins here."),
+        (
+            '{"a": "b\nc"}',
+            r"Close the quote before the line ends, or write \n for a line break.",
+        ),
+        ('["\t"]', r"Write \t for a tab."),
+        ('["\x01"]', "Take the character out."),
+        (r'["C:\x"]', r"Write a backslash in a text as two: \\."),
+        ('{"a": [1, "]"', "Close the '[' of line 1."),
+        ('{\n"a": 1,', "Close the '{' of line 1."),
+        ('{"a":\n ["b"}', "Close the '[' of line 2 first."),
+        ('{"a": 1}}', "Take the '}' away: nothing is open there."),
+        ('{"a": 1} {"b": 2}', NOTHING),
+        ("[01]", "Take away the zero that the number begins with."),
+        ("[-01]", "Take away the zero that the number begins with."),
+        ("[100 1]", "Write a comma before it."),
+        ("[.5]", "Write a digit before the point."),
+        ("[+5]", "Take away the plus."),
+        ("[(1)]", "Write a list in square brackets."),
+        ("[<p>]", ""),
+    ],
+)
+def test_what_people_write_in_its_place_says_what_to_do(text: str, does: str) -> None:
+    with pytest.raises(msgspec.DecodeError) as caught:
+        msgspec.json.decode(text)
+    flaw = json_flaw(text.encode(), caught.value)
+    assert flaw.fix == does
+    assert flaw.offset is not None
+
+
+def test_brackets_of_a_very_long_text_are_not_counted() -> None:
+    assert json_hint("[" + " " * (1 << 20), 1 + (1 << 20), "Expecting value") == ""
+
+
+def test_newer_readers_point_at_the_comma_itself() -> None:
+    said = "Illegal trailing comma before end of array"
+    assert json_hint("[1, ]", 2, said) == "Take away the comma before ']'."
+
+
+@given(st.text(alphabet="{}[]\",:'ab01.\\ \n"))
+def test_any_text_has_a_hint_or_none(text: str) -> None:
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        hint = json_hint(text, error.pos, error.msg)
+    else:
+        hint = ""
+    assert "\n" not in hint
 
 
 @given(st.binary())

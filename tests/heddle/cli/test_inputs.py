@@ -44,7 +44,9 @@ def test_stdin_that_is_closed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_malformed_json_is_told_with_its_line_and_column() -> None:
     told = refused('{"a":\n 1,}')
     assert told.startswith("--input: this is not JSON: line 2, column ")
-    assert told.endswith("""Give an object, such as '{"question": "why?"}'.""")
+    assert told.endswith("Take away the comma before '}'.")
+    assert refused("1 2").endswith("Keep one value in a document, and nothing behind it.")
+    assert refused("[NaN]").endswith("""Give an object, such as '{"question": "why?"}'.""")
 
 
 @pytest.mark.parametrize(

@@ -376,6 +376,53 @@ def test_a_flow_of_10_000_nodes_is_read_and_stopped_by_its_limit(
     assert len(done.stderr) < 20_000
 
 
+def test_what_is_wrong_with_a_document_is_told_with_its_lines(
+    heddle: Heddle, tmp_path: Path
+) -> None:
+    (tmp_path / "bad.json").write_text('{\n  "a": None\n}')
+    done = heddle("run", "bad.json")
+    assert done == (1, "", heddle("validate", "bad.json").stderr)
+    assert done.stderr == (
+        "x bad.json line 2, column 8: malformed JSON: expecting value. Write null, which "
+        "JSON has in place of None.\n"
+        "   --> bad.json:2:8\n"
+        '  2 |   "a": None\n'
+        "    |        ^^^^\n"
+        "bad.json: 1 problem\n"
+    )
+
+
+def test_so_is_what_is_wrong_with_a_file_of_components(
+    heddle: Heddle, flow: WriteFlow, tmp_path: Path
+) -> None:
+    (tmp_path / "more.json").write_text('{"$referenced_component": {}}')
+    done = heddle("run", flow(), "--components", "more.json")
+    assert done.status == 1
+    assert '  1 | {"$referenced_component": {}}\n' in done.stderr
+
+
+def test_a_screen_of_problems_is_told_and_where_the_others_are(
+    heddle: Heddle, flow: WriteFlow
+) -> None:
+    done = heddle("run", flow(*(tool_node(f"n{n}", "t") for n in range(31))))
+    assert done.stderr.count("\n  -") + done.stderr.count("\n   -") == 20
+    assert done.stderr.endswith(
+        "flow.json: 30 problems, of which `heddle validate` shows all\n"
+    )
+
+
+def test_input_that_is_no_json_is_quoted(heddle: Heddle, flow: WriteFlow) -> None:
+    done = heddle("run", flow(), "--input", '{"text": True}')
+    assert done.status == 2
+    assert done.stderr == (
+        "Error: --input: this is not JSON: line 1, column 10: expecting value. Write true, "
+        "which JSON has in place of True.\n"
+        "   --> --input:1:10\n"
+        '  1 | {"text": True}\n'
+        "    |          ^^^^\n"
+    )
+
+
 def test_two_starts_and_no_end_are_refused(heddle: Heddle, flow: WriteFlow) -> None:
     second = {"component_type": "StartNode", "id": "second", "name": "second"}
     done = heddle("run", flow(second))

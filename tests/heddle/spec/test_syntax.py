@@ -95,26 +95,33 @@ def test_any_bytes_are_an_object_or_a_document_error(data: bytes, kind: str) -> 
     [
         (
             b'{\n  "a": 1,\n  "b" 2\n}',
-            "flow.json line 3, column 7: malformed JSON: expecting ':' delimiter",
+            "flow.json line 3, column 7: malformed JSON: expecting ':' delimiter. "
+            "Write a colon between the name and its value.",
         ),
         (
             b'{"a": [1, 2',
-            "flow.json line 1, column 12: malformed JSON: expecting ',' delimiter",
+            "flow.json line 1, column 12: malformed JSON: expecting ',' delimiter. "
+            "Close the '[' of line 1.",
         ),
         (
             '{"ä": tru}'.encode(),
-            "flow.json line 1, column 7: malformed JSON: expecting value",
+            "flow.json line 1, column 7: malformed JSON: expecting value. Did you "
+            "mean true?",
         ),
-        (b'{"a": 1}\n}', "flow.json line 2, column 1: malformed JSON: extra data"),
+        (
+            b'{"a": 1}\n}',
+            "flow.json line 2, column 1: malformed JSON: extra data. Take the '}' away: "
+            "nothing is open there.",
+        ),
         (
             b"{a: 1}",
             "flow.json line 1, column 2: malformed JSON: expecting property name enclosed "
-            "in "
-            "double quotes",
+            "in double quotes. Put names and texts in double quotes.",
         ),
         (
             b'{"a": 1.5, "b": 12, "c"}',
-            "flow.json line 1, column 24: malformed JSON: expecting ':' delimiter",
+            "flow.json line 1, column 24: malformed JSON: expecting ':' delimiter. "
+            "Write a colon between the name and its value.",
         ),
         (
             b'{"NaN":\n NaN}',
@@ -144,7 +151,8 @@ def test_any_bytes_are_an_object_or_a_document_error(data: bytes, kind: str) -> 
         ),
         (
             b'{"a": "\x01"}',
-            "flow.json line 1, column 8: malformed JSON: invalid control character",
+            "flow.json line 1, column 8: malformed JSON: invalid control character. "
+            "Take the character out.",
         ),
         (
             b'{"a": "x\xff"}',
