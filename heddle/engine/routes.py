@@ -10,7 +10,7 @@ from heddle.engine.conventions import NEXT
 from heddle.engine.findings import Findings
 from heddle.engine.shapes import Shape
 from heddle.spec import Component, ControlFlowEdge, EndNode, Flow, StartNode
-from plugins_host import one_of
+from plugins_host import nearest, one_of
 
 
 class Routes:
@@ -33,6 +33,9 @@ class Routes:
         self.findings = findings
         self.unbranched: list[list[int]] = [[] for _ in flow.nodes]
         self.branches: list[dict[str, int]] = [{} for _ in flow.nodes]
+        # Edges that were told to be wrong: where they lead counts as reached, and where
+        # they come from as left, so that each mistake is told once.
+        self._mistaken: list[list[tuple[int, str]]] = [[] for _ in flow.nodes]
         self._route()
 
     def _route(self) -> None:
@@ -47,12 +50,14 @@ class Routes:
             node, shape = self.flow.nodes[source], self.shapes[source]
             label = NEXT if edge.from_branch is None else edge.from_branch
             if isinstance(node, EndNode):
+                self._mistaken[source].append((target, label))
                 self.findings.problem(
                     edge,
                     f"an edge leaves {node.name!r}, which is an EndNode",
                     "A flow ends there: remove the edge.",
                 )
             elif isinstance(self.flow.nodes[target], StartNode):
+                self._mistaken[source].append((target, label))
                 self.findings.problem(
                     edge,
                     f"an edge leads to {self.flow.nodes[target].name!r}, the StartNode",
@@ -65,6 +70,7 @@ class Routes:
             elif shape.branches is None:
                 self._branch(source, target, label, edge)
             else:
+                self._mistaken[source].append((target, label))
                 self.findings.problem(
                     edge,
                     f"the edge leaves {node.name!r} by branch {label!r}, which it never "
@@ -74,15 +80,24 @@ class Routes:
                 )
         for number, shape in enumerate(self.shapes):
             node = self.flow.nodes[number]
-            if shape.goes_on and not self.unbranched[number]:
-                self._missing_branch(node, NEXT, shape)
-            for label in sorted(
-                (shape.branches or frozenset()) - set(self.branches[number])
-            ):
+            for label in self._missing(number):
                 self._missing_branch(node, label, shape)
+
+    def _missing(self, number: int) -> list[str]:
+        """The branches of a node that no edge carries, nor was meant to carry."""
+        shape = self.shapes[number]
+        missing = sorted((shape.branches or frozenset()) - set(self.branches[number]))
+        if shape.goes_on and not self.unbranched[number]:
+            missing.insert(0, NEXT)
+        for _, label in self._mistaken[number]:
+            needed = [each for each in missing if each != shape.spare_branch] or missing
+            if needed:
+                missing.remove(nearest(label, missing) or needed[0])
+        return missing
 
     def _branch(self, source: int, target: int, label: str, edge: Component) -> None:
         if self.branches[source].setdefault(label, target) != target:
+            self._mistaken[source].append((target, label))
             self.findings.problem(
                 edge,
                 f"two edges leave {self.flow.nodes[source].name!r} by branch {label!r}",
@@ -114,18 +129,20 @@ class Routes:
     def _targets(self, number: int) -> Iterator[int]:
         yield from self.unbranched[number][:1]
         yield from self.branches[number].values()
+        yield from (target for target, _ in self._mistaken[number])
 
     def check_reach(self, start: int) -> None:
         """Everything is reached, something ends, and nothing stops short of an end."""
-        reached = {start}
-        todo = [start]
-        while todo:
-            for target in self._targets(todo.pop()):
-                if target not in reached:
-                    reached.add(target)
-                    todo.append(target)
+        reached = self._reached_from({start})
+        lost = [
+            number
+            for number, node in enumerate(self.flow.nodes)
+            if number not in reached and not isinstance(node, StartNode)
+        ]
+        cut = self._first_of(lost)
+        told = len(self.findings.problems)
         for number, node in enumerate(self.flow.nodes):
-            if number not in reached and not isinstance(node, StartNode):
+            if number in cut:
                 self.findings.problem(
                     node,
                     f"no path leads from the start to {node.name!r}",
@@ -139,7 +156,29 @@ class Routes:
                     f"the flow cannot go on after {node.name!r}: no edge leaves it",
                     "Lead an edge from it to the next node or to an EndNode.",
                 )
-        if not any(isinstance(self.flow.nodes[number], EndNode) for number in reached):
+        ends = any(isinstance(self.flow.nodes[number], EndNode) for number in reached)
+        if not ends and told == len(self.findings.problems):
             self.findings.problem(
                 self.flow, "no EndNode can be reached from the start", "Add one.", ".nodes"
             )
+
+    def _reached_from(self, numbers: set[int]) -> set[int]:
+        """These nodes, and all that can come after them."""
+        reached, todo = set(numbers), list(numbers)
+        while todo:
+            for target in self._targets(todo.pop()):
+                if target not in reached:
+                    reached.add(target)
+                    todo.append(target)
+        return reached
+
+    def _first_of(self, lost: list[int]) -> set[int]:
+        """Those of the unreached nodes that the others would be reached from."""
+        led_to = {target for number in lost for target in self._targets(number)}
+        first = {number for number in lost if number not in led_to}
+        known = self._reached_from(first)
+        for number in lost:
+            if number not in known:  # nodes that only lead to each other
+                first.add(number)
+                known |= self._reached_from({number})
+        return first

@@ -1,7 +1,7 @@
 """What the graph check refuses, each with the sentence a person reads, and all at once."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -198,6 +198,101 @@ def test_every_problem_is_told_at_once_and_says_where() -> None:
     found = problems_of(plain)
     assert len(found) == 3
     assert all(problem.startswith("$") for problem in found)
+
+
+def picking(*edges: Plain, mapping: Mapping[str, str] | None = None) -> Plain:
+    nodes = [
+        start(),
+        branching("pick", mapping or {"1": "one", "2": "two"}),
+        tool("first"),
+        tool("second"),
+        end(),
+    ]
+    onwards = [edge("first", "second"), edge("second", "end")]
+    return flow(nodes, ["start", "pick"], [*edges, *onwards])
+
+
+MISTAKES: dict[str, tuple[Plain, str]] = {
+    "a branch that is misspelt": (
+        picking(
+            edge("pick", "first", "onee"),
+            edge("pick", "end", "two"),
+            edge("pick", "end", "default"),
+        ),
+        "by branch 'onee', which it never takes. Did you mean 'one'?",
+    ),
+    "a branch of another name": (
+        picking(
+            edge("pick", "end", "one"),
+            edge("pick", "first", "approve"),
+            edge("pick", "end", "default"),
+        ),
+        "by branch 'approve', which it never takes. Choose from: default, one, two.",
+    ),
+    "a misspelt name in the mapping": (
+        picking(
+            edge("pick", "end", "one"),
+            edge("pick", "first", "two"),
+            edge("pick", "end", "default"),
+            mapping={"1": "one", "2": "twoo"},
+        ),
+        "by branch 'two', which it never takes. Did you mean 'twoo'?",
+    ),
+    "a branch of a node that has none": (
+        flow(
+            [start(), tool("first"), tool("second"), end()],
+            ["start", "first"],
+            [edge("first", "second", "no"), edge("second", "end")],
+        ),
+        "'first' by branch 'no', which it never takes. Choose from: next.",
+    ),
+    "an edge that leaves an end": (
+        flow([start(), end(), tool("after"), end("bye")], ["start", "end", "after", "bye"]),
+        "an edge leaves 'end', which is an EndNode. A flow ends there: remove the edge.",
+    ),
+    "a chain that nothing leads to": (
+        flow(
+            [start(), tool("first"), tool("second"), end("bye"), end()],
+            ["start", "end"],
+            [edge("first", "second"), edge("second", "bye")],
+        ),
+        "no path leads from the start to 'first'. Connect it, or remove it.",
+    ),
+    "a circle that nothing leads to": (
+        flow(
+            [start(), tool("first"), tool("second"), end()],
+            ["start", "end"],
+            [edge("first", "second"), edge("second", "first")],
+        ),
+        "no path leads from the start to 'first'. Connect it, or remove it.",
+    ),
+    "a circle that nothing leads out of": (
+        flow(
+            [start(), tool("first"), tool("second"), end()],
+            ["start", "first", "second"],
+            [edge("second", "first")],
+        ),
+        "no path leads from the start to 'end'. Connect it, or remove it.",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_one_mistake_is_told_once_and_not_what_follows_from_it(name: str) -> None:
+    plain, says = MISTAKES[name]
+    (told,) = problems_of(plain)
+    assert told.endswith(says)
+
+
+def test_each_of_several_mistakes_is_told() -> None:
+    plain = picking(edge("pick", "first", "onee"), edge("pick", "second", "thre"))
+    told = problems_of(plain)
+    assert [each.partition("by branch ")[2][:6] for each in told] == ["'onee'", "'thre'"]
+    missing = problems_of(picking(edge("pick", "first", "onee")))
+    assert [("onee" in each, "'two'" in each) for each in missing] == [
+        (True, False),
+        (False, True),
+    ]
 
 
 def test_a_chain_compiles_without_a_problem_or_a_warning() -> None:
