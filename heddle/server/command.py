@@ -5,15 +5,23 @@
 2    wrong usage
 """
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from heddle import __version__
 from heddle.flags import COUNT, MILLISECONDS, components_option, engine_options
+from heddle.server.flag_checks import (
+    TOKEN_VARIABLE,
+    check_flows,
+    check_hosts,
+    check_origins,
+    check_temporary,
+    check_tls,
+    check_token,
+)
 from heddle.server.logs import ServerLog, tell
 from heddle.server.settings import MAX_BODY, Settings, is_loopback
 from plugins_host import Fault, sentence
@@ -25,11 +33,15 @@ if TYPE_CHECKING:
     from heddle.server.serve import Loaded
     from heddle.server.supervisor import Plan
 
-TOKEN_VARIABLE = "HEDDLE_AUTH_TOKEN"  # noqa: S105  its name
 
+class _Place(NamedTuple):
+    """Where the server can be reached: at a Unix socket, or else at a port."""
 
-class CannotStart(Fault):
-    """What the flags say can't be done."""
+    host: str
+    port: int
+    socket_path: str | None
+    tls_cert: str | None
+    tls_key: str | None
 
 
 @click.command(
@@ -160,28 +172,13 @@ def command(
     Everything is loaded, plugins started too, before the port opens. The first SIGTERM or
     SIGINT lets the runs that are going on end, a second one does not wait for them.
     """
-    _check_tls(tls_cert, tls_key, socket_path)
-    _check_token(auth_token)
-    _check_origins(cors_origins)
-    _check_hosts(allow_net)
-    _check_temporary()
+    check_tls(tls_cert, tls_key, socket_path)
+    check_token(auth_token)
+    check_origins(cors_origins)
+    check_hosts(allow_net)
+    check_temporary()
+    check_flows(flows_root, components)
 
-    from heddle import launch
-    from heddle.server.flows_root import is_folder
-    from heddle.server.serve import Loaded
-
-    if flows_root is not None and not is_folder(flows_root):
-        raise CannotStart(
-            f"there is no readable folder {flows_root!r}",
-            where="--flows-root",
-            fix="Make it, or correct --flows-root.",
-        )
-    if components and flows_root is None:
-        raise CannotStart(
-            "only flows of --flows-root may refer to components, and there are none",
-            where="--components",
-            fix="Give --flows-root too, or leave it out.",
-        )
     settings = Settings(
         flows_root=flows_root,
         components=components,
@@ -194,30 +191,9 @@ def command(
         drain_timeout=drain_timeout,
         json_logs=log_format == "json",
     )
-
-    def load() -> "tuple[Loaded, ssl.SSLContext | None]":
-        """Read everything that the flags name; starts nothing."""
-        from heddle.server import http
-
-        options = launch.RunOptions(**engine)
-        installed = launch.install(options, shared=True)
-        tls = None if tls_cert is None else http.tls_context(tls_cert, tls_key)
-        supplied = launch.supply(components, installed)
-        return Loaded(settings, options, installed, max_concurrent, supplied), tls
-
-    def bind(tls: "ssl.SSLContext | None" = None) -> "Sequence[Listener]":
-        from heddle.server import http
-
-        if socket_path is not None:
-            return [http.bind_path(socket_path)]
-        listeners = http.bind(host, port, tls=tls)
-        if auth_token is None and not is_loopback(host):
-            tell(
-                f"Warning: {host} is reached from other machines, and everybody there may "
-                f"run flows here. Set ${TOKEN_VARIABLE}."
-            )
-        return listeners
-
+    place = _Place(host, port, socket_path, tls_cert, tls_key)
+    load = partial(_load, settings, engine, max_concurrent, place)
+    bind = partial(_bind, place, for_all=auth_token is None)
     if workers is None:
         _run_alone(load, bind)
     else:
@@ -236,78 +212,38 @@ def command(
         )
 
 
-def _check_tls(cert: str | None, key: str | None, socket_path: str | None) -> None:
-    if key is not None and cert is None:
-        raise CannotStart(
-            "a key needs its certificate", where="--tls-key", fix="Give --tls-cert too."
+def _load(
+    settings: Settings, engine: Mapping[str, Any], max_concurrent: int, place: _Place
+) -> "tuple[Loaded, ssl.SSLContext | None]":
+    """Read everything that the flags name; starts nothing."""
+    from heddle import launch
+    from heddle.server import http
+    from heddle.server.serve import Loaded
+
+    options = launch.RunOptions(**engine)
+    installed = launch.install(options, shared=True)
+    tls = (
+        None if place.tls_cert is None else http.tls_context(place.tls_cert, place.tls_key)
+    )
+    supplied = launch.supply(settings.components, installed)
+    return Loaded(settings, options, installed, max_concurrent, supplied), tls
+
+
+def _bind(
+    place: _Place, tls: "ssl.SSLContext | None" = None, *, for_all: bool
+) -> "Sequence[Listener]":
+    """Open the port; ``for_all`` is whether whoever reaches it may run flows."""
+    from heddle.server import http
+
+    if place.socket_path is not None:
+        return [http.bind_path(place.socket_path)]
+    listeners = http.bind(place.host, place.port, tls=tls)
+    if for_all and not is_loopback(place.host):
+        tell(
+            f"Warning: {place.host} is reached from other machines, and everybody there "
+            f"may run flows here. Set ${TOKEN_VARIABLE}."
         )
-    if socket_path is not None and cert is not None:
-        raise CannotStart(
-            "a Unix socket has no TLS", where="--socket", fix="Leave out --tls-cert."
-        )
-
-
-def _check_token(token: str | None) -> None:
-    if token is not None and not _is_credential(token):
-        raise CannotStart(
-            "it is empty, or has characters that no header carries",
-            where=f"--auth-token or ${TOKEN_VARIABLE}",
-            fix="Use letters, digits and punctuation.",
-        )
-
-
-def _check_origins(origins: tuple[str, ...]) -> None:
-    """See that a browser could send each: what it never sends would allow nobody."""
-    for origin in origins:
-        if origin not in ("*", "null") and not re.fullmatch(
-            r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#@\s]+/?", origin
-        ):
-            raise CannotStart(
-                f"{origin!r} is no origin",
-                where="--cors-origin",
-                fix="Write scheme and host, such as https://app.example, or *.",
-            )
-
-
-def _check_hosts(hosts: tuple[str, ...]) -> None:
-    """See that each can be a host or a network: what is neither would allow nothing."""
-    from ipaddress import ip_network
-
-    for host in hosts:
-        try:
-            ip_network(host.strip("[]"), strict=False)
-        except ValueError:
-            # A name that ends in a number is an address to whoever connects.
-            if re.search(r"[/:@\s\[\]]|^$|(^|\.)\d+\.?$", host):
-                raise CannotStart(
-                    f"{host!r} is no host and no network",
-                    where="--allow-net",
-                    fix="Write a name, an address or a range, such as 10.0.0.0/8, without "
-                    "scheme and port.",
-                ) from None
-
-
-def _check_temporary() -> None:
-    """See that files can be written where the working folders of runs will be."""
-    import os
-    import tempfile
-
-    named = next((each for each in ("TMPDIR", "TEMP", "TMP") if os.environ.get(each)), None)
-    try:
-        found = tempfile.gettempdir()
-    except FileNotFoundError:
-        found = None
-    # Where none can be, the library looks for another place, and would find one that the
-    # operator had reasons not to name.
-    if found is None or (
-        named is not None and found != os.path.abspath(os.environ[named])  # noqa: PTH100  as the library does
-    ):
-        folder = os.environ[named] if named is not None else "any folder for it"
-        raise CannotStart(
-            f"no temporary file can be written in {folder}",
-            where=named or "TMPDIR",
-            fix="Name a folder that this user may write, on a disk that is not full.",
-        )
+    return listeners
 
 
 def _run_alone(
@@ -339,10 +275,6 @@ def _run_workers(plan: "Plan") -> None:
 
     lock = log_lock()
     Supervisor(plan, DirectLog(json=plan.json_logs, lock=lock), lock).run()
-
-
-def _is_credential(token: str) -> bool:
-    return bool(token) and token.isascii() and token.isprintable() and " " not in token
 
 
 def main(arguments: Sequence[str]) -> int:
