@@ -19,6 +19,7 @@ from heddle.cli.commands import heddle
 from heddle.cli.exits import Interrupted, WrongUsage, output_failed, status_of, told
 from heddle.cli.options import Settings
 from heddle.cli.wording import fit
+from heddle.cli.wrapping import width_of_stderr, wrapped
 
 # What writing to stdout ends in; with a file's name it is about that file.
 OUTPUT_ERRORS = (errno.ENOSPC, errno.EPIPE, errno.EIO, errno.EDQUOT, errno.EFBIG)
@@ -70,7 +71,7 @@ def _end(error: BaseException, settings: Settings) -> int:
         import traceback
 
         say("".join(traceback.format_exception(error)).rstrip())
-    text = as_json(error) if settings.json else told(error)
+    text = as_json(error) if settings.json else told(error, width_of_stderr())
     say(text, patience=0.2 if isinstance(error, Interrupted) else None)
     return status_of(error)
 
@@ -96,7 +97,8 @@ def usage(error: click.ClickException) -> str:
     lines = []
     if isinstance(error, click.UsageError) and error.ctx is not None:
         lines = [error.ctx.get_usage(), f"Help: {error.ctx.command_path} --help"]
-    return "\n".join((*lines, f"Error: {fit(error.format_message())}"))
+    said = wrapped(f"Error: {fit(error.format_message())}", width_of_stderr())
+    return "\n".join((*lines, *said))
 
 
 def say(text: str, *, patience: float | None = None) -> None:

@@ -8,6 +8,7 @@
 from typing import Final
 
 from heddle.cli.wording import line
+from heddle.cli.wrapping import NARROWEST, columns
 from heddle.spec.places import Span, line_and_column
 
 WIDTH: Final = 88
@@ -17,23 +18,25 @@ BEFORE: Final = 40
 """How many of them stand before the mark where the line has to be cut."""
 
 
-def excerpt(name: str, text: str, span: Span) -> list[str]:
-    """The lines to print below a problem."""
+def excerpt(name: str, text: str, span: Span, *, width: int | None = None) -> list[str]:
+    """The lines to print below a problem, for a terminal of ``width`` columns."""
     number, column = line_and_column(text, span.start)
+    shown_most, before_most = _bounds(width, len(str(number)))
     begin = span.start - column + 1
     end = text.find("\n", begin)
     whole = text[begin : end if end >= 0 else len(text)].rstrip("\r")
-    cut = column - 1 - BEFORE if len(whole) > WIDTH and column > BEFORE else 0
+    long = len(whole) > shown_most
+    cut = max(0, column - 1 - before_most) if long else 0
     before = line(whole[cut : column - 1])
-    marked = line(whole[column - 1 : min(span.end - begin, cut + WIDTH)])
+    marked = line(whole[column - 1 : min(span.end - begin, cut + shown_most)])
     after = line(
-        whole[column - 1 + len(whole[column - 1 : span.end - begin]) : cut + WIDTH]
+        whole[column - 1 + len(whole[column - 1 : span.end - begin]) : cut + shown_most]
     )
     left = "…" if cut else ""
-    right = "…" if cut + WIDTH < len(whole) else ""
+    right = "…" if cut + shown_most < len(whole) else ""
     margin = " " * len(str(number))
     shown = f"{left}{before}{marked}{after}{right}"
-    mark = " " * _width(left + before) + "^" * max(1, _width(marked))
+    mark = " " * columns(left + before) + "^" * max(1, columns(marked))
     return [
         f"  {margin}--> {line(name)}:{number}:{column}",
         f"  {number} | {shown}",
@@ -41,10 +44,10 @@ def excerpt(name: str, text: str, span: Span) -> list[str]:
     ]
 
 
-def _width(text: str) -> int:
-    """Columns that a terminal needs for it."""
-    if text.isascii():
-        return len(text)
-    from rich.cells import cell_len
-
-    return cell_len(text)
+def _bounds(width: int | None, digits: int) -> tuple[int, int]:
+    """Characters of the line that are shown, and how many of them before the mark."""
+    if width is None:
+        return WIDTH, BEFORE
+    # The number of the line, what is around it, and a sign where it is cut at each end.
+    shown = max(NARROWEST, min(WIDTH, width - digits - len("   | ") - 2))
+    return shown, min(BEFORE, shown // 2)

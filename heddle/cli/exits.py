@@ -6,11 +6,12 @@
 130  interrupted; 143 and 129 for the other signals that ask to end
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from signal import Signals
 from typing import Final
 
 from heddle.cli.wording import fit
+from heddle.cli.wrapping import wrapped
 from plugins_host import Fault, sentence
 
 
@@ -78,25 +79,28 @@ def status_of(error: BaseException) -> int:
     return next(STATUSES[each] for each in type(error).__mro__ if each in STATUSES)
 
 
-def told(error: BaseException) -> str:
-    """What a person reads of an error, fit for a terminal: one short paragraph, and the
-    lines of a text that it is about."""
+def told(error: BaseException, width: int | None = None) -> str:
+    """What a person reads of an error, fit for a terminal of ``width`` columns: one short
+    paragraph, and the lines of a text that it is about."""
     match error:
         case Interrupted() | KeyboardInterrupt():
             return "Interrupted."
         case DocumentRefused(lines=lines):
             return "\n".join(lines)
         case WrongUsage(quoted=quoted):
-            return "\n".join((f"Error: {fit(str(error))}", *quoted))
+            return "\n".join((*_paragraph(str(error), width), *quoted))
         case Fault():
-            return f"Error: {fit(str(error))}"
+            return "\n".join(_paragraph(str(error), width))
         case _:
-            return "Error: " + fit(
-                sentence(
-                    f"heddle itself failed: {type(error).__name__}: {error}",
-                    fix="This is a bug; run with --debug and report the traceback.",
-                )
+            said = sentence(
+                f"heddle itself failed: {type(error).__name__}: {error}",
+                fix="This is a bug; run with --debug and report the traceback.",
             )
+            return "\n".join(_paragraph(said, width))
+
+
+def _paragraph(text: str, width: int | None) -> Iterator[str]:
+    return wrapped(f"Error: {fit(text)}", width)
 
 
 def output_failed(error: OSError) -> OutputFailed:

@@ -8,6 +8,7 @@ import msgspec
 
 from heddle.cli.exits import WrongUsage
 from heddle.cli.wording import line
+from heddle.cli.wrapping import width_of_stderr
 from heddle.nesting import MAX_DEPTH, too_deep
 from plugins_host import json_flaw, one_of
 
@@ -61,7 +62,9 @@ def _quoted(where: str, data: bytes, offset: int | None) -> list[str]:
     from heddle.spec.places import word_at
 
     text = data.decode("utf-8-sig")
-    return excerpt(where.rpartition("@")[2], text, word_at(text, offset))
+    return excerpt(
+        where.rpartition("@")[2], text, word_at(text, offset), width=width_of_stderr()
+    )
 
 
 def check_format(name: str | None, formats: "Formats") -> None:

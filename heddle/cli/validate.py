@@ -10,6 +10,7 @@ from heddle.cli.exits import DocumentRefused
 from heddle.cli.inputs import check_format
 from heddle.cli.options import debug_option
 from heddle.cli.wording import fit, fit_json
+from heddle.cli.wrapping import width_of_stderr, wrapped
 from heddle.flags import components_option, format_option, plugin_options
 from plugins_host import Fault
 
@@ -221,12 +222,15 @@ def tell(flow: str, report: dict[str, Any], texts: Texts) -> None:
 
 def tell_each(flow: str, report: dict[str, Any], texts: Texts) -> None:
     """Problems and warnings on stderr, and how many problems there are when there are."""
-    for line in lines_of(flow, report, texts):
+    for line in lines_of(flow, report, texts, width_of_stderr()):
         click.echo(line, err=True)
 
 
-def lines_of(flow: str, report: dict[str, Any], texts: Texts) -> Iterator[str]:
-    """The same as lines: each problem with the line of the document that it is about."""
+def lines_of(
+    flow: str, report: dict[str, Any], texts: Texts, width: int | None
+) -> Iterator[str]:
+    """The same as lines of at most ``width`` columns: each problem with the line of the
+    document that it is about."""
     from heddle.cli.excerpts import excerpt
     from plugins_host import sentence
 
@@ -234,11 +238,11 @@ def lines_of(flow: str, report: dict[str, Any], texts: Texts) -> Iterator[str]:
         for each in report[group]:
             text = sentence(each["what"], where=each["path"], fix=each["fix"])
             file = each.get("file", "")
-            yield f"{mark} {fit(file or flow)} {fit(text)}"
+            yield from wrapped(f"{mark} {fit(file or flow)} {fit(text)}", width)
             places = texts.places(file)
             span = None if places is None else spot(places, each)
             if places is not None and span is not None:
-                yield from excerpt(file or flow, places.text, span)
+                yield from excerpt(file or flow, places.text, span, width=width)
     if not report["valid"]:
         yield f"{fit(flow)}: {_counted(len(report['problems']))}"
 
@@ -265,7 +269,7 @@ def refusal(
     last = f"{fit(error.name)}: {_counted(len(error.problems))}"
     if len(error.problems) > len(told):
         last += ", of which `heddle validate` shows all"
-    return DocumentRefused([*lines_of(error.name, report, texts), last])
+    return DocumentRefused([*lines_of(error.name, report, texts, width_of_stderr()), last])
 
 
 def spot(places: "Places", problem: dict[str, str]) -> "Span | None":
