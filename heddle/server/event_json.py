@@ -38,6 +38,7 @@ Known: TypeAlias = tuple[Mapping[str, Any], Raw]
 """A run's result, and the JSON that it has already been made into."""
 
 _encode: Final[Callable[[Any], bytes]] = msgspec.json.Encoder().encode
+_encode_lines: Final[Callable[[Any], bytes]] = msgspec.json.Encoder().encode_lines
 
 
 class EventEncoder:
@@ -81,6 +82,25 @@ class EventEncoder:
                 data = _encode(_no_json(event, error))
             encoded.append(data)
         return encoded
+
+    def encode_together(self, events: Sequence[Event]) -> bytes | None:
+        """The last events as lines, each with its end; None where they need a closer look.
+
+        One piece costs less to make, keep and drop than one for each, and most runs are
+        never looked at again.
+        """
+        if self._parts is not None or not _CONCEALED.keys().isdisjoint(map(type, events)):
+            return None
+        try:
+            for event in reversed(events):
+                # All that the run had to carry by then.
+                if type(event) is NodeStarted:
+                    if len(_encode(event)) > LARGE:
+                        return None
+                    break
+            return _encode_lines(events)
+        except Exception:  # noqa: BLE001  which one it is is found out one by one
+            return None
 
     def _with_state(self, event: Any, known: Known | None) -> bytes:
         if known is not None and event.state is known[0]:

@@ -119,6 +119,7 @@ class EventLog:
         "_pending",
         "_shared",
         "_shared_bytes",
+        "_together",
         "_turns",
         "ending",
         "first",
@@ -150,6 +151,8 @@ class EventLog:
         # Dropped events leave empty places at the front, cleared away now and then.
         self._kept: list[bytes] = []
         self._gone = 0
+        # All of them, of a short run: lines.
+        self._together: bytes | None = None
         # The batches that were made last, by what was asked for: those who follow a run are
         # level, or go through what they have not read one after the other.
         self._shared: dict[tuple[int, int], Batch] | None = None
@@ -189,7 +192,18 @@ class EventLog:
             state = ending.state
             # What is short is encoded sooner than put in.
             known = (result, state) if memoryview(state).nbytes > LARGE else None
-        self._encode(known)
+        assert self._encoder is not None
+        together = None
+        if known is None and self._turns is None and not self._kept:
+            # Few, and nobody follows them.
+            together = self._encoder.encode_together(self._pending)
+        most = self._limits
+        if together is None or len(together) > most.bytes or self.last > most.events:
+            self._encode(known)
+        else:
+            self._together = together
+            self.size = len(together) - len(self._pending)
+            self._pending = []
         self.ending = ending
         self._encoder = None
         if self._turns is not None:
@@ -213,6 +227,9 @@ class EventLog:
         may move with it."""
         if self._pending:
             self._encode()
+        elif self._together is not None:
+            self._kept = self._together.splitlines()
+            self._together = None
 
     def batch(self, after: int, upto: int) -> Batch:
         """Events after ``after``, to ``upto`` or as many as are given at once."""

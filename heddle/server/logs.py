@@ -18,7 +18,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     from plugins_host.plugin_log import PluginLine
@@ -35,6 +35,19 @@ LAST_WORDS: Final = 1.0
 
 _STDERR: Final = 2
 _OURS: Final = ("timestamp", "level")
+
+
+class RunLine(NamedTuple):
+    """What is told of a run that completed. There are thousands a second, and so who says
+    it only puts it together."""
+
+    timestamp: float
+    run: str
+    flow: str
+    status: str
+    seconds: float
+    nodes: int
+    request: str
 
 
 class ServerLog(logging.Handler):
@@ -61,7 +74,7 @@ class ServerLog(logging.Handler):
         self._always = always
         self._json = json
         self._descriptor = descriptor
-        self._waiting: SimpleQueue[dict[str, Any] | None] = SimpleQueue()
+        self._waiting: SimpleQueue[dict[str, Any] | RunLine | None] = SimpleQueue()
         self._dropped = 0
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._write_all, name="log", daemon=True)
@@ -78,6 +91,13 @@ class ServerLog(logging.Handler):
         if self._always:
             given.update(self._always)
         self._waiting.put(given)
+
+    def run(self, line: RunLine) -> None:
+        """Log that a run completed. Never waits."""
+        if self._waiting.qsize() >= MAX_WAITING:
+            self._dropped += 1
+        else:
+            self._waiting.put(line)
 
     def plugin(self, line: "PluginLine") -> None:
         """Log what a plugin printed."""
@@ -104,13 +124,20 @@ class ServerLog(logging.Handler):
     def _write_all(self) -> None:
         first = self._waiting.get()
         render = _renderer(json=self._json)
+        always = "".join(f" {name}={_fit(value)}" for name, value in self._always.items())
         while first is not None:
-            lines = [_rendered(render, first)]
-            last: dict[str, Any] | None = first
-            while last is not None and not self._waiting.empty():
-                last = self._waiting.get()
-                if last is not None:
+            lines: list[str] = []
+            last: dict[str, Any] | RunLine | None = first
+            while last is not None:
+                if isinstance(last, dict):
                     lines.append(_rendered(render, last))
+                elif self._json:
+                    lines.append(_rendered(render, _fields(last) | self._always))
+                else:
+                    lines.append(_run_text(last, always))
+                if self._waiting.empty():
+                    break
+                last = self._waiting.get()
             dropped, self._dropped = self._dropped, 0
             if dropped:
                 lines.append(render(_dropped(dropped)))
@@ -185,6 +212,21 @@ def _rendered(render: Callable[[dict[str, Any]], str], fields: dict[str, Any]) -
         )
 
 
+def _fields(line: RunLine) -> dict[str, Any]:
+    timestamp, *rest = line
+    named = dict(zip(line._fields[1:], rest, strict=True))
+    return {"timestamp": timestamp, "level": "info", "event": "run", **named}
+
+
+def _run_text(line: RunLine, always: str) -> str:
+    """A run's line as all others look."""
+    timestamp, run, flow, status, seconds, nodes, request = line
+    return (
+        f"{_stamp(timestamp)} [info] run run={run} flow={_fit_again(flow)} "
+        f"status={status} seconds={seconds} nodes={nodes} request={_fit(request)}{always}\n"
+    )
+
+
 def _dropped(count: int) -> dict[str, Any]:
     return {
         "timestamp": time.time(),
@@ -236,6 +278,10 @@ def _fit(value: Any) -> str:
         return repr(value)
     plain = value.isprintable() and _WORD.fullmatch(value)
     return value if plain else repr(value)
+
+
+# Flows come again and again.
+_fit_again: Final = lru_cache(maxsize=256)(_fit)
 
 
 def _plain(text: str) -> str:

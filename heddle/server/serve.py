@@ -9,6 +9,7 @@ import gc
 import math
 import os
 import tempfile
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -28,7 +29,7 @@ from heddle.server import code
 from heddle.server.egress import Checker, Reach, SubmittedModels
 from heddle.server.endings import Completed, Stop, concealing
 from heddle.server.http import Limits, Listener, Refusal, Request, Server
-from heddle.server.logs import ServerLog
+from heddle.server.logs import RunLine, ServerLog
 from heddle.server.names import names_of
 from heddle.server.routes import Front
 from heddle.server.run_folders import open_run_folders
@@ -209,19 +210,17 @@ def _facts(loaded: Loaded, engine: launch.Engine) -> Mapping[str, Any]:
 
 def _log_run(log: ServerLog, run: RunHandle) -> None:
     """One line a run."""
-    fields: dict[str, Any] = {
-        "run": run.id,
-        "flow": run.flow,
-        "status": run.status.value,
-        "seconds": round(run.seconds, 4),
-        "nodes": run.nodes,
-        "request": run.request,
-    }
-    if not isinstance(run.ending, Completed):
-        fields["error"] = type(run.error).__name__
-        # What ended a run may quote its data; who wants it finds it in the run.
-        if not isinstance(run.error, RunFailed):
-            fields["reason"] = str(run.error)
+    seconds = round(run.seconds, 4)
+    line = RunLine(
+        time.time(), run.id, run.flow, run.status, seconds, run.nodes, run.request
+    )
+    if isinstance(run.ending, Completed):
+        log.run(line)
+        return
+    fields: dict[str, Any] = {**line._asdict(), "error": type(run.error).__name__}
+    # What ended a run may quote its data; who wants it finds it in the run.
+    if not isinstance(run.error, RunFailed):
+        fields["reason"] = str(run.error)
     log.say("info", "run", **fields)
 
 

@@ -14,6 +14,7 @@ from heddle.events import (
     NodeStarted,
     PluginEmitted,
     TokenDelta,
+    Warned,
 )
 from heddle.server.event_json import LARGE, EventEncoder, encode_result
 from plugins_host.conversation import Usage
@@ -101,3 +102,34 @@ def test_a_known_result_is_spliced() -> None:
     # Another state that only looks the same is encoded by itself.
     (data,) = EventEncoder(str).encode([FlowCompleted({"a": 1})], (result, Raw(b"{}")))
     assert data == b'{"type":"flow_complete","state":{"a":1}}'
+
+
+@given(STATES, st.lists(st.text()))
+@settings(deadline=None)
+def test_events_together_have_the_json_that_they_have_alone(
+    state: dict[str, Any], texts: list[str]
+) -> None:
+    events: list[Event] = [
+        NodeStarted("n", "T", state, 1),
+        *(TokenDelta("n", text) for text in texts),
+        NodeCompleted("n", "T", state, 1),
+    ]
+    alone = EventEncoder(str).encode(events)
+    together = EventEncoder(str).encode_together(events)
+    if len(alone[0]) > LARGE:
+        assert together is None
+    else:
+        assert together is not None
+        assert together.splitlines() == alone
+
+
+def test_what_needs_a_closer_look_is_not_encoded_together() -> None:
+    good: list[Event] = [TokenDelta("n", "x")]
+    wrong: list[Event] = [
+        Warned("in /srv/secret"),
+        NodeCompleted("n", "T", {"x": object()}, 1),
+        NodeCompleted("n", "T", {"x": "\ud800"}, 1),
+    ]
+    assert EventEncoder(str).encode_together(good) is not None
+    for each in wrong:
+        assert EventEncoder(str).encode_together([*good, each]) is None

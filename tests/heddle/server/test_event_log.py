@@ -806,3 +806,22 @@ def test_readers_of_any_speed_never_slow_the_run(
         assert log.readers == 0
 
     trio.run(main, clock=MockClock(autojump_threshold=0))
+
+
+@pytest.mark.parametrize("limits", [LogLimits(), LogLimits(events=3), LogLimits(bytes=90)])
+async def test_a_short_run_is_told_alike_to_who_came_in_time_and_who_did_not(
+    limits: LogLimits,
+) -> None:
+    followed, unfollowed = (EventLog("r", limits=limits) for _ in range(2))
+    early = Reader(followed)
+    for log in (followed, unfollowed):
+        fill(log, 5, size=20)
+        log.finish(Completed(Raw(b"{}")), {})
+    assert (unfollowed.size, unfollowed.first) == (followed.size, followed.first)
+    late = Reader(unfollowed)
+    for _ in range(3):
+        one, other = early.take(), late.take()
+        assert type(one) is type(other)
+        if isinstance(one, Batch):
+            assert isinstance(other, Batch)
+            assert (other.first, other.events) == (one.first, one.events)

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from heddle.server.logs import MAX_WAITING, ServerLog
+from heddle.server.logs import MAX_WAITING, RunLine, ServerLog
 from plugins_host.plugin_log import PluginLine
 
 
@@ -86,3 +86,25 @@ def test_who_nobody_reads_waits_for_nobody_and_counts_what_is_lost() -> None:
     log.close()
     text = pipe.text()
     assert 0 < len(text.splitlines()) < 3 * MAX_WAITING
+
+
+@pytest.mark.parametrize("json_", [True, False])
+@pytest.mark.parametrize("always", [{}, {"worker": 1}])
+def test_a_run_s_line_looks_like_any_other(*, json_: bool, always: dict[str, int]) -> None:
+    pipe = Pipe()
+    log = ServerLog(json=json_, descriptor=pipe.writes, **always)
+    line = RunLine(1.5, "r1", "two words", "completed", 0.0123, 3, "a=b")
+    for _ in range(2):
+        log.run(line)
+    fields = {key: value for key, value in line._asdict().items() if key != "timestamp"}
+    log.say("info", "run", **fields)
+    log.close()
+    first, again, other = pipe.text().splitlines()
+    assert first == again
+    if json_:
+        told, expected = json.loads(first), json.loads(other)
+        assert list(told) == list(expected)
+        assert told | {"timestamp": ""} == expected | {"timestamp": ""}
+    else:
+        assert first.split(" ", 1)[1] == other.split(" ", 1)[1]
+    assert "1970-01-01T00:00:01.500Z" in first
