@@ -49,17 +49,15 @@ if TYPE_CHECKING:
     from plugins_host.inprocess import (
         InProcessPlugin,
     )
-    from plugins_host.links import Asker, Asking, Link
-    from plugins_host.loading import (
-        BroughtPlugin,
+    from plugins_host.installed import (
         InProcess,
         LoadedPlugins,
         OutOfProcess,
         Plugin,
         PluginRefused,
-        load_brought,
-        load_plugins,
     )
+    from plugins_host.links import Asker, Asking, Link
+    from plugins_host.loading import BroughtPlugin, load_brought, load_plugins
     from plugins_host.manifest import (
         EncoderComponent,
         Kind,
@@ -187,6 +185,13 @@ _HOMES: Final = {
         "Handlers",
     ),
     "inprocess": ("InProcessPlugin",),
+    "installed": (
+        "InProcess",
+        "LoadedPlugins",
+        "OutOfProcess",
+        "Plugin",
+        "PluginRefused",
+    ),
     "links": (
         "Asker",
         "Asking",
@@ -194,11 +199,6 @@ _HOMES: Final = {
     ),
     "loading": (
         "BroughtPlugin",
-        "InProcess",
-        "LoadedPlugins",
-        "OutOfProcess",
-        "Plugin",
-        "PluginRefused",
         "load_brought",
         "load_plugins",
     ),

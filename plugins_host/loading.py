@@ -10,21 +10,25 @@ process of its own; anything else is a Python module, which becomes part of hedd
 """
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from msgspec import Struct
 
 from plugins_host.entry_point import find_entry_point, script_command
-from plugins_host.faults import Fault
-from plugins_host.handlers import HandlerMissing, HandlerTable
-from plugins_host.input_formats import PluginFormat, read_formats
+from plugins_host.input_formats import PluginFormat
+from plugins_host.installed import (
+    InProcess,
+    LoadedPlugins,
+    Middleware,
+    OutOfProcess,
+    Plugin,
+    PluginRefused,
+)
 from plugins_host.manifest import (
     Capability,
-    Kind,
     Manifest,
-    MiddlewareComponent,
 )
 from plugins_host.manifest_paths import nested
 from plugins_host.manifest_reading import check_manifest, read_manifest
@@ -32,77 +36,6 @@ from plugins_host.program import PluginProgram, chosen_environment
 from plugins_host.settings import check_settings, read_settings
 
 ALL_CAPABILITIES: Final = frozenset(Capability)
-
-
-SERVED_BY: Final[Mapping[Kind, str]] = {
-    Kind.NODE: "execute",
-    Kind.TRANSFORM: "apply",
-    Kind.PROVIDER: "chat",
-    Kind.ENCODER: "encode",
-}
-"""The handler that a component of a kind can't do without."""
-
-
-class PluginRefused(Fault):
-    """A plugin that cannot be installed, alone or beside the others."""
-
-
-class OutOfProcess(Struct, frozen=True):
-    """The plugin is answered by a process. ``program`` is None when nothing is asked."""
-
-    program: PluginProgram | None
-
-
-class InProcess(Struct, frozen=True):
-    """The plugin's handlers are part of heddle.
-
-    ``tools`` are the functions of its tools by name, ``list_tools`` says which it found.
-    """
-
-    handlers: HandlerTable
-    tools: Mapping[str, Any] = {}
-    list_tools: Callable[[], Any] | None = None
-
-
-class Plugin(Struct, frozen=True):
-    """One installed plugin.
-
-    Attributes:
-        source: As it was written after ``--plugin``.
-        manifest: What it says about itself.
-        home: Where its handlers are.
-        formats: Of documents; a module may bring some.
-        folder: The real path of the folder that its files are in.
-        environment: What its tools find in their environment; None for heddle's own.
-    """
-
-    source: str
-    manifest: Manifest
-    home: OutOfProcess | InProcess
-    formats: tuple[PluginFormat, ...] = ()
-    folder: str = ""
-    environment: Mapping[str, str] | None = None
-
-    @property
-    def name(self) -> str:
-        """The name in its manifest."""
-        return self.manifest.name
-
-
-class Middleware(Struct, frozen=True):
-    """One component of the chain, with the operator's settings; ``{}`` if none."""
-
-    plugin: Plugin
-    component: MiddlewareComponent
-    settings: dict[str, Any]
-
-
-class LoadedPlugins(Struct, frozen=True):
-    """All plugins in the order of the flags, and their middleware in chain order."""
-
-    plugins: tuple[Plugin, ...] = ()
-    middleware: tuple[Middleware, ...] = ()
-    warnings: tuple[str, ...] = ()
 
 
 def load_plugins(
@@ -233,7 +166,10 @@ def _load(
         manifest = read_manifest(path, builtin_types=builtin_types)
         home = OutOfProcess(_program(manifest, path, process))
     else:
-        manifest, home, formats, inside = _import_plugin(source, builtin_types)
+        # Most plugins are programs, and need not load what imports them.
+        from plugins_host.python_plugins import load_module
+
+        manifest, home, formats, inside = load_module(source, builtin_types)
     _check_capabilities(manifest, source, granted)
     folder = inside or Path(source).resolve().parent
     environment = process.environment if isinstance(home, OutOfProcess) else None
@@ -311,69 +247,3 @@ def _take(taken: dict[Name, Plugin], name: Name, plugin: Plugin, what: str) -> N
         where=f"{plugin.source} (plugin {plugin.name!r})",
         fix="Install one of them.",
     )
-
-
-def _import_plugin(
-    source: str, builtin_types: Collection[str]
-) -> tuple[Manifest, InProcess, tuple[PluginFormat, ...], Path]:
-    from plugins_host.modules import import_module
-
-    module, folder = import_module(source)
-    raw = getattr(module, "manifest", None)
-    handlers = getattr(module, "handlers", None)
-    for name, value in (("manifest", raw), ("handlers", handlers)):
-        if not isinstance(value, Mapping):
-            has = f"is {type(value).__name__}" if hasattr(module, name) else "is missing"
-            raise PluginRefused(
-                f"{name!r} {has}, and should be a dict",
-                where=source,
-                fix="A plugin module declares 'manifest', a dict like a manifest's JSON, "
-                "and 'handlers', the dict that serve() takes.",
-            )
-    assert isinstance(handlers, Mapping)
-    formats = read_formats(getattr(module, "formats", {}), where=source)
-    tools = getattr(module, "tools", {})
-    lister = getattr(module, "list_tools", None)
-    if not isinstance(tools, Mapping):
-        raise PluginRefused(
-            f"'tools' is {type(tools).__name__}, and should be a dict",
-            where=source,
-            fix="Write functions by the names of their tools, as for serve(tools=…).",
-        )
-    manifest = check_manifest(
-        raw,
-        file=source,
-        folder=folder,
-        builtin_types=builtin_types,
-        provides=bool(formats),
-    )
-    try:
-        table = HandlerTable(handlers)
-        for component in manifest.middleware:
-            for seam, halves in component.seams.items():
-                for half in halves:
-                    table.half(component.component_type, seam.value, half.value)
-        for other in manifest.components:
-            if other.kind in SERVED_BY:
-                table.function(other.component_type, SERVED_BY[other.kind])
-        for tool in manifest.tools:
-            if tool.component_type is not None and not callable(tools.get(tool.name)):
-                raise HandlerMissing(
-                    f"nothing serves the tool {tool.name!r}. "
-                    f"Write tools = {{{tool.name!r}: function}}."
-                )
-        if manifest.discover_tools and not callable(lister):
-            raise HandlerMissing(
-                "the manifest says discoverTools and nothing lists them. "
-                "Write a function list_tools."
-            )
-    except HandlerMissing as error:
-        raise PluginRefused(
-            str(error), where=f"{source} (plugin {manifest.name!r})"
-        ) from error
-    except Exception as error:
-        raise PluginRefused(
-            f"the handlers cannot be made: {type(error).__name__}: {error}",
-            where=f"{source} (plugin {manifest.name!r})",
-        ) from error
-    return manifest, InProcess(table, tools, lister), formats, folder

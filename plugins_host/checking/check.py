@@ -30,8 +30,8 @@ from plugins_host.conversation import ModelRequest, ModelResponse
 from plugins_host.faults import Fault, sentence
 from plugins_host.fleet import Fleet
 from plugins_host.inprocess import InProcessPlugin
+from plugins_host.installed import InProcess, LoadedPlugins, Plugin
 from plugins_host.links import Asker, Asking, Link
-from plugins_host.loading import InProcess, LoadedPlugins, Plugin
 from plugins_host.open_calls import CANCEL_PATIENCE
 from plugins_host.outcomes import (
     Failed,

@@ -9,14 +9,8 @@ from typing import Any
 import pytest
 
 from plugins_host.faults import Fault
-from plugins_host.loading import (
-    ALL_CAPABILITIES,
-    InProcess,
-    LoadedPlugins,
-    OutOfProcess,
-    PluginRefused,
-    load_plugins,
-)
+from plugins_host.installed import InProcess, LoadedPlugins, OutOfProcess, PluginRefused
+from plugins_host.loading import ALL_CAPABILITIES, load_plugins
 from plugins_host.manifest import (
     Capability,
 )

@@ -4,7 +4,8 @@ import re
 from pathlib import Path
 
 from plugins_host.checking.check import Finding, Outcome, check_plugin
-from plugins_host.loading import OutOfProcess, load_plugins
+from plugins_host.installed import OutOfProcess
+from plugins_host.loading import load_plugins
 from plugins_host.manifest import Capability
 from plugins_host.seams import ACTIONS
 

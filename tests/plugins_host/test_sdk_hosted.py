@@ -13,8 +13,9 @@ import trio
 
 from plugins_host.chain import Chain
 from plugins_host.fleet import Fleet
+from plugins_host.installed import OutOfProcess
 from plugins_host.links import Asking, Link
-from plugins_host.loading import OutOfProcess, load_plugins
+from plugins_host.loading import load_plugins
 from plugins_host.outcomes import (
     Erred,
     MiddlewareFailure,
