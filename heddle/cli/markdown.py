@@ -59,12 +59,14 @@ class Block(NamedTuple):
 class TopBlock(NamedTuple):
     """A block of the document.
 
-    ``line`` is where it begins, counted from 0; ``apart`` whether a blank line is above.
+    ``line`` is where it begins, counted from 0; ``apart`` whether a blank line is above;
+    ``fence`` what its code is fenced with, "" where it is no code.
     """
 
     block: Block
     line: int
     apart: bool
+    fence: str = ""
 
 
 def top_blocks(text: str, width: int) -> list[TopBlock]:
@@ -75,7 +77,12 @@ def top_blocks(text: str, width: int) -> list[TopBlock]:
     page = _Page(text)
     tree = SyntaxTreeNode(_PARSER.parse(text))
     return [
-        TopBlock(page.block(node, width), node.map[0], page.is_apart(node))
+        TopBlock(
+            page.block(node, width),
+            node.map[0],
+            page.is_apart(node),
+            node.markup if node.type == "fence" else "",
+        )
         for node in tree.children
         if node.map is not None
     ]

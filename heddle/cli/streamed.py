@@ -10,16 +10,20 @@ are the rows of the whole text. What is settled is not read again. Pure.
 
 A block that grows very long is read again each time that it has doubled, and not with each
 piece: a table of a thousand rows would be read a thousand times. Meanwhile the tail is its
-newest text as it came.
+newest text as it came. Of a block of more than `MOST_READ` characters the rest is shown as
+it was written, and so is what is behind so many at the end: nobody is kept waiting.
 """
 
 from typing import Final
 
+from heddle.cli.as_written import AsWritten, rows_of
 from heddle.cli.markdown import PLAIN, Row, TopBlock, prepared, top_blocks
 from heddle.cli.markdown_lines import Span, wrapped
 
 # Characters of a block that are read in a few milliseconds.
 LONG: Final = 8 * 1024
+# Characters that are read at once: a tenth of a second, for a table of them.
+MOST_READ: Final = 16 * 1024
 # Of the newest text of a longer one: more than a screen has.
 NEWEST: Final = 4 * 1024
 
@@ -41,6 +45,8 @@ class Streamed:
         # Whether rows are above it, and a blank line is.
         self._below = False
         self._apart = False
+        # What the rest of a block is that is too long to be read.
+        self._unread: AsWritten | None = None
 
     @property
     def text(self) -> str:
@@ -70,12 +76,16 @@ class Streamed:
 
     def take(self, width: int) -> list[Row]:
         """The rows that are new and that nothing will change."""
+        if self._unread is not None:
+            return self._take_unread(self._unread, width)
         whole = self._joined()
         if len(whole) > LONG and len(whole) < 2 * self._read:
             return []
-        ended = whole[: whole.rfind("\n") + 1]
+        ended = whole[: _last_line(whole)]
         blocks = top_blocks(prepared(ended), self._room(width))
         rows: list[Row] = []
+        if len(blocks) <= 1 and len(whole) > MOST_READ:
+            return self._begin_unread(ended, blocks, width)
         for each in blocks[:-1]:
             rows += self._rest(each, len(each.block.rows))
             self._taken = 0
@@ -87,16 +97,44 @@ class Streamed:
             self._width = self._room(width)
             self._taken = max(self._taken, last.block.settled)
             self._open = "\n".join(whole.split("\n")[last.line :])
-        self._read = len(self._open)
+        self._read = len(self._open) if len(whole) <= MOST_READ else 0
         if rows:
             self._tail = None
+        return rows
+
+    def _begin_unread(self, read: str, blocks: list[TopBlock], width: int) -> list[Row]:
+        """Take what was read of a block, and no more of it as Markdown."""
+        rows = [row for each in blocks for row in self._rest(each, len(each.block.rows))]
+        self._open = self._joined()[len(read) :]
+        self._taken, self._read, self._apart = 0, 0, False
+        self._unread = AsWritten(blocks[-1].fence if blocks else "")
+        return rows + self._take_unread(self._unread, width)
+
+    def _take_unread(self, unread: AsWritten, width: int) -> list[Row]:
+        """Take the lines of it that have ended, and what the one that goes on fills."""
+        whole = self._joined()
+        end = unread.end(whole)
+        if end is not None:
+            rows = unread.rows(whole[: end[0]], width) if end[0] else []
+            self._open = whole[end[1] :]
+            self._unread, self._apart, self._read = None, True, 0
+        else:
+            ended = whole.rfind("\n") + 1
+            rows = unread.rows(whole[:ended], width) if ended else []
+            full, self._open = unread.full_rows(whole[ended:], width)
+            rows += full
+        self._below = self._below or bool(rows)
+        self._tail = None
         return rows
 
     def tail(self, width: int) -> list[Row]:
         """The rows below those that were taken, as they are now."""
         if self._tail is None or self._tail[0] != width:
             whole = self._joined()
-            rows = self._rows(width) if len(whole) <= LONG else self._newest(width)
+            if self._unread is not None:
+                rows = self._unread.rows(whole[-NEWEST:], width) if whole else []
+            else:
+                rows = self._rows(width) if len(whole) <= LONG else self._newest(width)
             self._tail = width, rows
         return self._tail[1]
 
@@ -118,7 +156,23 @@ class Streamed:
 
     def finish(self, width: int) -> list[Row]:
         """The rest: the text is over."""
-        rows = self._rows(width)
+        rows = [] if self._unread is None else self._take_unread(self._unread, width)
+        whole = self._joined()
+        if self._unread is None and len(whole) > MOST_READ:
+            read = whole[: _last_line(whole)]
+            blocks = top_blocks(prepared(read), self._room(width))
+            for each in blocks[:-1]:
+                rows += self._rest(each, len(each.block.rows))
+                self._taken, self._apart = 0, False
+            rows += self._begin_unread(read, blocks[-1:], width)
+            whole = self._joined()
+            if self._unread is None and whole:
+                rows += [[], *rows_of(whole, width)]
+                whole = self._open = ""
+        if self._unread is not None:
+            rows += self._unread.rows(whole, width) if whole else []
+            self._open, self._unread = "", None
+        rows += self._rows(width)
         self._below = self._below or bool(rows)
         self._open, self._taken, self._apart = "", 0, False
         self._read, self._tail = 0, None
@@ -142,3 +196,8 @@ class Streamed:
         apart = self._below and not self._taken and (each.apart or self._apart)
         self._below = True
         return [[], *rows] if apart else rows
+
+
+def _last_line(text: str) -> int:
+    """Where the last line ends that is read at once."""
+    return text.rfind("\n", 0, MOST_READ) + 1
