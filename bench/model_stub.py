@@ -2,7 +2,9 @@
 
 What is asked for is a word in the question: ``hold`` is never answered, ``long 10000`` is
 a stream of so many pieces: the stub says ``held`` and begins when a line comes on standard
-input. All else is answered with 225 characters, in five pieces where a stream is asked for.
+input. All else is answered with 225 characters. Where a stream is asked for they come as a
+model sends them, in five pieces each on its own way: all who are being answered get the
+next one in turn.
 """
 
 import contextlib
@@ -10,11 +12,11 @@ import re
 import select
 import socket
 import sys
+from collections.abc import Iterator
 from typing import Final
 
 from bench.model_answers import BUFFERED, HEAD, STREAMED, chunk
 
-_STREAMED: Final = b"".join(STREAMED)
 PIECE: Final = "a word. "
 _LONG: Final = re.compile(rb"long (\d+)")
 
@@ -37,8 +39,10 @@ def main() -> None:
     poll.register(sys.stdin.fileno(), select.EPOLLIN)
     clients: dict[int, socket.socket] = {}
     held: list[tuple[socket.socket, bytes]] = []
+    streams: list[tuple[socket.socket, Iterator[bytes]]] = []
     while True:
-        for number, _ in poll.poll():
+        streams = [each for each in streams if _sent(*each)]
+        for number, _ in poll.poll(0 if streams else None):
             if number == sys.stdin.fileno():
                 if not sys.stdin.buffer.readline():
                     return
@@ -54,13 +58,26 @@ def main() -> None:
                 continue
             sock = clients[number]
             with contextlib.suppress(ConnectionError):
-                if _answer(sock, held):
+                if _answer(sock, held, streams):
                     continue
             poll.unregister(number)
             clients.pop(number).close()
 
 
-def _answer(sock: socket.socket, held: list[tuple[socket.socket, bytes]]) -> bool:
+def _sent(sock: socket.socket, pieces: Iterator[bytes]) -> bool:
+    """Send the next piece of a stream; whether there was one."""
+    with contextlib.suppress(OSError):
+        for piece in pieces:
+            sock.send(piece)
+            return True
+    return False
+
+
+def _answer(
+    sock: socket.socket,
+    held: list[tuple[socket.socket, bytes]],
+    streams: list[tuple[socket.socket, Iterator[bytes]]],
+) -> bool:
     """Whether there was a question."""
     asked = sock.recv(65536)
     if not asked:
@@ -74,7 +91,7 @@ def _answer(sock: socket.socket, held: list[tuple[socket.socket, bytes]]) -> boo
         sys.stdout.write("held\n")
         sys.stdout.flush()
     elif b'"stream":true' in asked:
-        sock.send(_STREAMED)
+        streams.append((sock, iter(STREAMED)))
     else:
         sock.send(BUFFERED)
     return True

@@ -175,8 +175,12 @@ class EventLog:
         pending.append(event)
         if len(pending) >= MAX_PENDING:
             self._encode()
-        if self._turns is not None:
-            self._turns.came(self.last)
+        turns = self._turns
+        if turns is not None:
+            if turns.waiting:
+                turns.came(self.last)
+            else:
+                turns.last = self.last
 
     def finish(self, ending: Ending, result: Mapping[str, Any] | None = None) -> None:
         """Nothing follows any more.

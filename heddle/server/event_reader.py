@@ -19,7 +19,7 @@ from typing import Final, Self, TypeAlias
 
 import trio
 from msgspec import Struct
-from outcome import Error
+from outcome import Error, Value
 from trio.lowlevel import (
     Abort,
     RaiseCancelT,
@@ -33,6 +33,8 @@ from trio.lowlevel import (
 
 from heddle.server.endings import Ended
 from heddle.server.event_log import Batch, EventLog, LogLimits
+
+_NUDGE: Final = object()
 
 LAG: Final = LogLimits(events=1024, bytes=1024 * 1024)
 """How far a reader may fall behind while it is busy. Published: clients count on being
@@ -185,15 +187,32 @@ class Reader:
             trio.EndOfChannel: The end of the run has been told.
             trio.ClosedResourceError: It is closed, perhaps while it waited.
         """
+        while True:
+            item = await self.next_or_nudge()
+            if item is not None:
+                return item
+
+    async def next_or_nudge(self) -> Item | None:
+        """Wait for something to read, or for `nudge`: then it is None. Else as `next`."""
         if self._place is _Place.OVER:
             raise trio.EndOfChannel
         if self._turns.visible() > self.position or self._log.ending is not None:
             await checkpoint()
         while True:
             item = self.take()
-            if item is not None:
+            if item is not None or await self._park() is _NUDGE:
                 return item
-            await self._park()
+
+    def nudge(self) -> None:
+        """Have the task that waits in `next_or_nudge`, if one does, come back at once.
+
+        A cancel scope around the wait would do the same, and cost each stream more than
+        all its waits do.
+        """
+        if self._task is not None:
+            task, self._task = self._task, None
+            self._turns.wait_no_more(self)
+            reschedule(task, Value(_NUDGE))
 
     def close(self) -> None:
         """Read no more. A task that waits in `next` is told."""
@@ -289,10 +308,10 @@ class Reader:
         return log.bytes_after(self._knew)
 
     @enable_ki_protection
-    async def _park(self) -> None:
+    async def _park(self) -> object:
         self._task = current_task()
         self._turns.wait(self, for_turn=self.behind > 0)
-        await wait_task_rescheduled(self._forget)
+        return await wait_task_rescheduled(self._forget)
 
     def _forget(self, _: RaiseCancelT) -> Abort:
         # Trio wakes the cancelled task itself: a wake from the log would be the second.

@@ -40,7 +40,15 @@ def frames(_: str, first: int, events: Sequence[bytes]) -> bytes:
     """Events that follow one another, the first of them numbered ``first``."""
     return b"".join(
         [
-            b"id: %d\nevent: %b\ndata: %b\n\n" % (number, event_type(event), event)
+            # As `event_type` has it, without a call for each.
+            b"id: %d\nevent: %b\ndata: %b\n\n"
+            % (
+                number,
+                event_type(event)
+                if b"\\" in (name := event[_TYPE_AT : event.index(b'"', _TYPE_AT)])
+                else name,
+                event,
+            )
             for number, event in enumerate(events, first)
         ]
     )
@@ -102,58 +110,52 @@ class Pulse:
 class EventStream:
     """Writes what ``reader`` reads, from ``item`` on if one was taken already."""
 
-    __slots__ = ("_beats", "_item", "_pulse", "_reader", "_scope")
+    __slots__ = ("_beats", "_item", "_pulse", "_reader", "_waits")
 
     def __init__(self, reader: Reader, pulse: Pulse, item: Item | None = None) -> None:
         self._reader = reader
         self._pulse = pulse
         self._item = item
-        self._scope: trio.CancelScope | None = None
+        self._waits = False
         self._beats = 0
 
     def pulse(self) -> None:
         """A moment has passed; wakes who has been waiting since the one before it."""
-        if self._scope is not None:
+        if self._waits:
             self._beats += 1
             if self._beats > 1:
-                self._scope.cancel()
+                self._reader.nudge()
 
     async def write(self, writer: Writer) -> None:
         """Write all to the end of the run, and close the reader."""
         self._pulse.add(self)
         try:
             with self._reader:
-                while await self._write_some(writer):
-                    await writer.write(COMMENT)
+                while True:
+                    item = self._item or await self._next()
+                    self._item = None
+                    if item is None:
+                        await writer.write(COMMENT)
+                        continue
+                    data = frame_of(item)
+                    if isinstance(item, Batch) and self._reader.at_the_end:
+                        # What the run told last and its end nearly always come together.
+                        ending = self._reader.take()
+                        assert ending is not None
+                        item = ending
+                        data += frame_of(item)
+                    if not isinstance(item, (Batch, Lagged)):
+                        writer.write_last(data)
+                        return
+                    await writer.write(data)
         finally:
             self._pulse.remove(self)
 
-    async def _write_some(self, writer: Writer) -> bool:
-        """Write until nothing comes for a while; False when all is written."""
-        item, self._item = self._item, None
-        with trio.CancelScope() as scope:
-            while True:
-                if item is None:
-                    self._beats = 0
-                    self._scope = scope
-                    try:
-                        item = await self._reader.next()
-                    finally:
-                        # From here on a pulse can't cancel what is being written.
-                        self._scope = None
-                    if scope.cancel_called:
-                        self._item = item
-                        return True
-                data = frame_of(item)
-                if isinstance(item, Batch) and self._reader.at_the_end:
-                    # What the run told last and its end nearly always come together.
-                    ending = self._reader.take()
-                    assert ending is not None
-                    item = ending
-                    data += frame_of(item)
-                if not isinstance(item, (Batch, Lagged)):
-                    writer.write_last(data)
-                    return False
-                await writer.write(data)
-                item = None
-        return True
+    async def _next(self) -> Item | None:
+        """What comes next; None when nothing has for a while."""
+        self._beats = 0
+        self._waits = True
+        try:
+            return await self._reader.next_or_nudge()
+        finally:
+            self._waits = False

@@ -69,6 +69,8 @@ class Turns:
 
     Attributes:
         readers: How many there are. Kept by them.
+        last: The newest event that has come.
+        waiting: Who is to be woken. While nobody is, `came` need not be called.
     """
 
     __slots__ = (
@@ -76,7 +78,6 @@ class Turns:
         "_busy",
         "_due",
         "_few",
-        "_last",
         "_over",
         "_pace",
         "_planned",
@@ -84,18 +85,19 @@ class Turns:
         "_serving",
         "_turn_due",
         "_visible",
-        "_waiting",
         "_wanted",
+        "last",
         "readers",
+        "waiting",
     )
 
     def __init__(self, pace: Pace | None, last: int) -> None:
         self.readers = 0
         self._pace = pace
-        self._waiting: list[Waiting] = []
+        self.waiting: list[Waiting] = []
         # Those whom this turn has not come to yet.
         self._queue: deque[Waiting] = deque()
-        self._last = self._visible = last
+        self.last = self._visible = last
         self._began = 0.0
         self._due = 0.0
         self._turn_due = 0.0
@@ -117,8 +119,8 @@ class Turns:
 
     def came(self, last: int) -> None:
         """Event number ``last`` has come."""
-        self._last = last
-        if self._planned is not None or not self._waiting:
+        self.last = last
+        if self._planned is not None or not self.waiting:
             return
         if self._pace is None or self.readers < 2:
             self._wake_all()
@@ -132,7 +134,7 @@ class Turns:
 
     def visible(self) -> int:
         """The newest event that a reader may read now."""
-        return self._visible if self.paced else self._last
+        return self._visible if self.paced else self.last
 
     def wait(self, reader: Waiting, *, for_turn: bool) -> None:
         """Wake this reader once: with the next event or the end, or in the next turn.
@@ -141,7 +143,7 @@ class Turns:
             reader: Who has nothing to read.
             for_turn: Whether there are events, and only its turn is to come.
         """
-        self._waiting.append(reader)
+        self.waiting.append(reader)
         # Those who come back count; who they are makes no difference.
         if self._busy:
             self._busy -= 1
@@ -152,7 +154,7 @@ class Turns:
 
     def wait_no_more(self, reader: Waiting) -> None:
         """This reader does not want to be woken any more."""
-        for those in (self._waiting, self._queue):
+        for those in (self.waiting, self._queue):
             if reader in those:
                 those.remove(reader)
 
@@ -179,10 +181,10 @@ class Turns:
         self._planned = None
         queue = self._queue
         if not queue:
-            self._visible = self._last
+            self._visible = self.last
             self._turn_due = now + self.readers * SHORTEST_TURN
-            queue += self._waiting
-            self._waiting.clear()
+            queue += self.waiting
+            self.waiting.clear()
         busy = 0
         # Who comes back at once is not among those who are busy.
         self._busy = self._few = 0
@@ -196,7 +198,7 @@ class Turns:
         self._few = busy // 4
         self._rest()
         self._due += busy * PATIENCE
-        if queue or self._wanted or (self._waiting and self._visible < self._last):
+        if queue or self._wanted or (self.waiting and self._visible < self.last):
             self._plan()
 
     def _rest(self) -> None:
@@ -215,7 +217,7 @@ class Turns:
             return False
 
     def _wake_all(self) -> None:
-        waiting, self._waiting = [*self._queue, *self._waiting], []
+        waiting, self.waiting = [*self._queue, *self.waiting], []
         self._queue.clear()
         for reader in waiting:
             try:
