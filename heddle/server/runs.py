@@ -12,10 +12,10 @@ it. Whatever goes wrong in one, a bug included, is that run's own ending.
 
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Protocol, Self, TypeAlias
 
 import trio
 
@@ -42,6 +42,7 @@ from heddle.server.history import History, HistoryLimits
 from heddle.server.ids import new_id
 from heddle.server.pacer import Pacer
 from heddle.server.run_handle import STATUS, CancelOutcome, RunHandle, Work
+from heddle.server.run_tasks import RunTasks
 from heddle.watch import Watch
 from plugins_host import Fault
 
@@ -173,6 +174,7 @@ class Runs:
         self._waiting: trio.CancelScope | None = None
         self._hurried = False
         self._nursery: trio.Nursery | None = None
+        self._tasks: RunTasks[_Begun] | None = None
         self._stack = AsyncExitStack()
 
     @property
@@ -231,8 +233,13 @@ class Runs:
         run, work = self._admit(
             prepared, stream, flow, maker, request, detached=detached, trace=trace
         )
-        assert self._nursery is not None
-        self._nursery.start_soon(self._live, run, work, inputs, name=f"run {run.id}")
+        assert self._tasks is not None
+
+        def begun(scope: trio.CancelScope) -> _Begun:
+            run.scope = scope
+            return run, work, inputs
+
+        self._tasks.start(begun)
         return run
 
     async def carry_out(
@@ -261,19 +268,11 @@ class Runs:
         run, work = self._admit(
             prepared, False, flow, maker, request, detached=False, trace=trace, scope=scope
         )
-        if scope is None:
+        if scope is not None:
             await self._live(run, work, inputs, Stop.CALLER_LEFT)
             return run
-        result: Mapping[str, Any] | None = None
-        try:
-            result = await work.execute(inputs)
-        except BaseException as raised:  # noqa: BLE001  what is not its own is raised again
-            error, passing = _split(raised)
-            self._finish(run, result, error, Stop.CALLER_LEFT)
-            if passing is not None and not (scope.cancel_called and _cancelled(passing)):
-                raise passing from None
-        else:
-            self._finish(run, result, None, Stop.CALLER_LEFT)
+        with run.scope:
+            await self._live(run, work, inputs, Stop.CALLER_LEFT)
         return run
 
     def _admit(
@@ -376,6 +375,7 @@ class Runs:
         nursery = await self._stack.enter_async_context(trio.open_nursery())
         nursery.start_soon(self._pacer.run, name="pacer of run readers")
         self._nursery = nursery
+        self._tasks = RunTasks(nursery, self._live_alone)
         return self
 
     async def __aexit__(
@@ -394,23 +394,28 @@ class Runs:
 
     # One run
 
+    def _live_alone(self, begun: "_Begun") -> Awaitable[None]:
+        return self._live(*begun, Stop.DRAINED)
+
     async def _live(
         self,
         run: RunHandle,
         work: Work,
         inputs: Mapping[str, Any],
-        unasked: Stop = Stop.DRAINED,
+        unasked: Stop,
     ) -> None:
-        """From its first step to its end, which is told if its task is cancelled as
-        ``unasked``."""
+        """From its first step to its end, inside its scope.
+
+        When its task is cancelled from around the scope, the end is told as ``unasked``.
+        """
         result: Mapping[str, Any] | None = None
         try:
-            with run.scope:
-                result = await work.execute(inputs)
+            result = await work.execute(inputs)
         except BaseException as raised:  # noqa: BLE001  what is not its own is raised again
             error, passing = _split(raised)
             self._finish(run, result, error, unasked)
-            if passing is not None:
+            own = run.scope.cancel_called and passing is not None and _cancelled(passing)
+            if passing is not None and not own:
                 raise passing from None
         else:
             self._finish(run, result, None, unasked)
@@ -477,6 +482,10 @@ class Runs:
     def _retry_after(self) -> int:
         """When a slot will be free, going by how long runs take; 1 to 30 seconds."""
         return math.ceil(min(30, max(1, self._mean_seconds / self.max_concurrent)))
+
+
+_Begun: TypeAlias = tuple[RunHandle, Work, Mapping[str, Any]]
+"""A run, what it does, and what it starts from."""
 
 
 def _cancelled(raised: BaseException) -> bool:
