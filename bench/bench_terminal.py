@@ -5,8 +5,8 @@ Workload: a run of 10,000 events: a map over 720 items, each of which asks a mod
           HTTP that answers at once, in five pieces, with a policy in a process of its own
           around every node; drawn on a pseudo-terminal of 100 columns and 40 rows whose
           reader keeps up, and not drawn, in turns and in one process. The same without a
-          policy, and with a model inside heddle, where an event costs heddle some
-          microseconds, are there to be read.
+          policy, and with a model inside heddle, where all that an event costs heddle are
+          some microseconds.
           Then 10,000 events a second for four seconds: nodes, text, tool calls, warnings.
 Answer:   how much more processor time the drawn run takes, by the least of each, as what
           runs beside the benchmark moves clocks on the wall; the share of a processor that
@@ -41,7 +41,7 @@ def run() -> Iterator[Answer]:
     """Drawing a run, then a flood."""
     with process("bench.model_stub") as stub:
         url = f"http://127.0.0.1:{int(stub.line())}/v1"
-        yield picture("terminal.run", 720, url, str(AUDIT), limit=1.10)
+        yield picture("terminal.run", 720, url, str(AUDIT))
         yield picture("terminal.run_unasked", 900, url)
     yield picture("terminal.run_scripted", 300, "scripted:")
     flooded, written = on_a_terminal(Flooded, "flood")
@@ -59,9 +59,7 @@ def run() -> Iterator[Answer]:
     yield Answer("terminal.flood_memory", flooded.grown / 2**20, "MiB", limit=8)
 
 
-def picture(
-    name: str, items: int, url: str, *plugins: str, limit: float | None = None
-) -> Answer:
+def picture(name: str, items: int, url: str, *plugins: str) -> Answer:
     """A run drawn, against the same one not drawn."""
     drawn, _ = on_a_terminal(Drawn, "run", str(items), url, *plugins)
     return against_floor(
@@ -69,7 +67,7 @@ def picture(
         min(drawn.drawn_cpu) * 1e3,
         "ms",
         floor=min(drawn.bare_cpu) * 1e3,
-        limit=limit,
+        limit=1.10,
         detail={
             "events": drawn.events,
             "wall": min(drawn.drawn) / min(drawn.bare),

@@ -5,10 +5,11 @@
       ⠹ librarian  3.3 s
     █
 
-Events only change a tree as they come. A task draws, at most every `EACH` seconds and only
-while the terminal takes what it is given, so a flood of events or a paused terminal
-holds up nothing: what is drawn is always the newest state. The cursor stays visible and
-no mode of the terminal is changed: whatever ends the process leaves it usable.
+Events are only noted as they come, and put into a tree many at once. A task draws, at most
+every `EACH` seconds and only while the terminal takes what it is given, so a flood of
+events or a paused terminal holds up nothing: what is drawn is always the newest state. The
+cursor stays visible and no mode of the terminal is changed: whatever ends the process
+leaves it usable.
 """
 
 import os
@@ -37,6 +38,11 @@ if TYPE_CHECKING:
 STDERR: Final = 2
 # Pictures a second: what turns looks alive, and a terminal over a slow line keeps up.
 EACH: Final = 0.1
+# What drawing may take of the time that passes: a picture that is slow is drawn less often.
+SHARE: Final = 0.05
+# Events that are put into the tree together, at most: many at once take half as long as
+# one by one, and what they hold is not kept for longer than it takes this many to come.
+AT_ONCE: Final = 512
 # Bytes that may wait for the terminal.
 OUTLET_WAITING: Final = 1024 * 1024
 # Characters of lines that wait to be left above the picture. A terminal that takes them
@@ -64,6 +70,9 @@ class Live:
             person must not miss.
         shown: Warnings that were told already.
         clock: Seconds.
+
+    Attributes:
+        see: Notes what happened.
     """
 
     def __init__(
@@ -83,6 +92,10 @@ class Live:
         self._region = Region(colours=not os.environ.get("NO_COLOR"))
         self._outlet = Outlet(STDERR, most=OUTLET_WAITING)
         self.outlets = (self._outlet,)
+        self._came: list[Event] = []
+        self._when: list[float] = []
+        self._note = noting(self._came, self._when, clock=clock, full=self._fold)
+        self.see: Callable[[Event], None] = self._note if verbose is None else self._tell
         self._above: list[Spans] = []
         self._waiting = 0
         self._left_out = 0
@@ -91,28 +104,27 @@ class Live:
     async def animate(self) -> None:
         """Draw until cancelled."""
         while True:
+            began = self._clock()
             if self._outlet.idle:
                 self._draw()
-            await trio.sleep(EACH)
+            else:
+                self._fold()
+            await trio.sleep(max(EACH, (self._clock() - began) / SHARE))
 
-    def see(self, event: Event, /) -> None:
-        """Note what happened."""
-        if type(event) is TokenDelta:
-            self._tree.hear(event)
-        else:
-            self._tree.see(event, self._clock())
-            if self._tree.leaving:
-                self._take_leaving()
-        if self._verbose is not None:
-            for text in self._verbose.lines(event):
-                self._leave(_plain(text))
+    def _tell(self, event: Event, /) -> None:
+        assert self._verbose is not None
+        self._note(event)
+        for text in self._verbose.lines(event):
+            self._leave(_plain(text))
 
     def remark(self, text: str, /) -> None:
         """Leave it above the picture."""
+        self._fold()
         self._leave(_plain(text))
 
     def ended(self, error: Exception | None, /) -> None:
         """Leave a summary in the place of the picture."""
+        self._fold()
         self._tree.ended(error, self._clock())
         self._take_leaving()
         if self._tree.begun:
@@ -123,6 +135,14 @@ class Live:
                 stopped=isinstance(error, Interrupted),
             )
         self._draw(picture=False)
+
+    def _fold(self) -> None:
+        """Put into the tree what came."""
+        self._tree.see_all(self._came, self._when)
+        self._came.clear()
+        self._when.clear()
+        if self._tree.leaving:
+            self._take_leaving()
 
     def _take_leaving(self) -> None:
         leaving, self._tree.leaving = self._tree.leaving, []
@@ -144,6 +164,7 @@ class Live:
             self._draw()
 
     def _draw(self, *, picture: bool = True) -> None:
+        self._fold()
         width, height = terminal_size()
         shown: list[Spans] = []
         if picture:
@@ -164,6 +185,33 @@ class Live:
             height=height,
         )
         self._outlet.put(first_light.taken() + drawn)
+
+
+def noting(
+    came: list[Event],
+    when: list[float],
+    *,
+    clock: Callable[[], float],
+    full: Callable[[], None],
+) -> Callable[[Event], None]:
+    """What notes an event. It does next to nothing: a run may have thousands a second.
+
+    Args:
+        came: Where to put them.
+        when: Where to put their times, but of text, which has none.
+        clock: Seconds.
+        full: Called when there are `AT_ONCE`, to take them from there.
+    """
+    put, mark = came.append, when.append
+
+    def note(event: Event, /) -> None:
+        put(event)
+        if type(event) is not TokenDelta:
+            mark(clock())
+        if len(came) >= AT_ONCE:
+            full()
+
+    return note
 
 
 def terminal_size() -> tuple[int, int]:

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from rich.cells import cell_len
 
 from heddle.cli.run_totals import Name, NodeTotal, ToolTotal, Totals
-from heddle.cli.run_tree import Phase, RunTree
+from heddle.cli.run_tree import RunTree
 from heddle.cli.telling import STYLES, Marks, Spans, counted, tokens
+from heddle.cli.tree_nodes import Phase
 from heddle.cli.wording import line, seconds
 
 if TYPE_CHECKING:

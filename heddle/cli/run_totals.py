@@ -29,13 +29,15 @@ class NodeTotal:
     """
 
     __slots__ = (
+        "_counted",
+        "_input",
+        "_output",
         "executions",
         "failures",
         "model_calls",
         "seconds",
         "stopped",
         "tool_calls",
-        "usage",
     )
 
     def __init__(self) -> None:
@@ -44,8 +46,31 @@ class NodeTotal:
         self.stopped = 0
         self.seconds = 0.0
         self.model_calls = 0
-        self.usage: Usage | None = None
         self.tool_calls = 0
+        self._counted = False
+        self._input = 0
+        self._output = 0
+
+    @property
+    def usage(self) -> Usage | None:
+        """The tokens of its model calls."""
+        return Usage(self._input, self._output) if self._counted else None
+
+    def ended(self, event: NodeCompleted | NodeFailed, seconds: float) -> None:
+        """An execution ended, however."""
+        self.executions += 1
+        self.seconds += seconds
+        if type(event) is NodeFailed:
+            self.failures += 1
+        self.spent(event.model_calls, event.usage)
+
+    def spent(self, model_calls: int, usage: Usage | None) -> None:
+        """What its models were asked."""
+        self.model_calls += model_calls
+        if usage is not None:
+            self._counted = True
+            self._input += usage.input_tokens
+            self._output += usage.output_tokens
 
 
 class ToolTotal:
@@ -73,38 +98,19 @@ class Totals:
         self.tools: dict[str, ToolTotal] = {}
         self.warnings: dict[tuple[str, str], int] = {}
 
-    def node_ended(
-        self,
-        key: NodePath,
-        failed: bool,
-        event: NodeCompleted | NodeFailed,
-        seconds: float,
-    ) -> None:
-        """An execution ended, however."""
-        total = self._node(key)
-        total.executions += 1
-        total.seconds += seconds
-        if failed:
-            total.failures += 1
-        if event.model_calls:
-            total.model_calls += event.model_calls
-        usage = event.usage
-        if usage is not None:
-            total.usage = usage if total.usage is None else total.usage + usage
-
     def node_replaced(self, key: NodePath) -> None:
         """A policy put a result in the place of the failure that was counted last."""
-        self._node(key).failures -= 1
+        self.node(key).failures -= 1
 
     def node_stopped(self, key: NodePath, seconds: float) -> None:
         """The run ended while it was at work."""
-        total = self._node(key)
+        total = self.node(key)
         total.stopped += 1
         total.seconds += seconds
 
     def tool_called(self, event: ToolCalled) -> None:
         """A call begins."""
-        self._node(event.node_path or (event.node_name,)).tool_calls += 1
+        self.node(event.node_path or (event.node_name,)).tool_calls += 1
         self._tool(event.tool_name).calls += 1
 
     def tool_returned(self, event: ToolReturned) -> None:
@@ -136,7 +142,8 @@ class Totals:
         counted = [each.usage for each in self.nodes.values() if each.usage is not None]
         return sum(counted[1:], counted[0]) if counted else None
 
-    def _node(self, key: NodePath) -> NodeTotal:
+    def node(self, key: NodePath) -> NodeTotal:
+        """Those of the nodes at this place; there from now on."""
         name: Name = key if len(key) == 1 else tuple([s for s in key if type(s) is str])  # type: ignore[assignment]
         found = self.nodes.get(name)
         if found is None:

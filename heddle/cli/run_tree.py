@@ -13,11 +13,19 @@ person must not miss goes into `RunTree.leaving` before it is dropped.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from enum import Enum, auto
-from typing import Any, ClassVar, Final, TypeAlias, TypeGuard
+from typing import Any, ClassVar, Final, TypeGuard
 
 from heddle.cli.run_totals import Totals
 from heddle.cli.telling import STYLES, Marks, Spans, indented, warned
+from heddle.cli.tree_nodes import (
+    NAME_SHOWN,
+    TEXT_KEPT,
+    Call,
+    Key,
+    Note,
+    Phase,
+    TreeNode,
+)
 from heddle.cli.wording import line, place
 from heddle.events import (
     ConfirmationAsked,
@@ -34,122 +42,11 @@ from heddle.events import (
     ToolReturned,
     Warned,
 )
-from plugins_host import NodePath, Usage
 
-Key: TypeAlias = NodePath
-"""From the outermost node to this one."""
-
-# More than the rows of any screen.
-DONE_KEPT: Final = 200
 # Of one node; the last ones tell where it is.
 ENTRIES_KEPT: Final = 32
-# Characters of the text that a model is writing.
-TEXT_KEPT: Final = 4000
 # Pieces of text that are not put together yet.
 PIECES: Final = 512
-NAME_SHOWN: Final = 60
-
-
-class Phase(Enum):
-    """How far a node is."""
-
-    RUNNING = auto()
-    DONE = auto()
-    FAILED = auto()
-
-
-class Call:
-    """A tool call of a node. ``answer`` is there when it has ended."""
-
-    __slots__ = ("answer", "asking", "event", "since")
-
-    def __init__(self, event: ToolCalled, now: float) -> None:
-        self.event = event
-        self.since = now
-        self.answer: ToolReturned | None = None
-        self.asking = False
-
-
-class Note:
-    """Something that a person must not miss: a warning, or an attempt that failed.
-
-    ``placed`` once it stands behind the call that it is about.
-    """
-
-    __slots__ = ("failure", "placed", "warning")
-
-    def __init__(self, *, warning: Warned | None = None, failure: str = "") -> None:
-        self.warning = warning
-        self.failure = failure
-        self.placed = False
-
-
-class TreeNode:
-    """A node of the flow, or the flow itself, and what is under it.
-
-    Attributes:
-        key: Where it is.
-        title: What the run is called; "" for a node.
-        since: When it began, in the seconds of the clock.
-        took: How long it was at work, once it is not.
-        attempt: Which try this is, from 1.
-        error: Why it failed, while it has.
-        entries: Its last tool calls and notes, in order.
-        older: Tool calls before those.
-        rounds: The last round of its agent that called a tool.
-        calls: Tool calls that it made.
-        usage: The tokens of its model calls, once it has ended and when they were counted.
-        model_calls: How many of these there were.
-        running: The nodes under it that are at work, by where they are.
-        done: The last ones that are not.
-        gone: How many more there were.
-    """
-
-    # Most nodes have none of these, and a run may have many nodes.
-    title = ""
-    took = 0.0
-    phase = Phase.RUNNING
-    attempt = 1
-    error = ""
-    entries: deque[Call | Note] | None = None
-    open: dict[str, Call] | None = None
-    running: "dict[Key, TreeNode] | None" = None
-    done: "deque[TreeNode] | None" = None
-    pieces: list[str] | None = None
-    older = 0
-    rounds = 0
-    calls = 0
-    gone = 0
-    speaker: str | None = None
-    usage: Usage | None = None
-    model_calls = 0
-
-    def __init__(self, key: Key, since: float, parent: "TreeNode | None") -> None:
-        self.key = key
-        self.since = since
-        self.parent = parent
-
-    @property
-    def label(self) -> str:
-        """What to call it under its parent."""
-        # Most nodes of a large run are never drawn.
-        return self.title or _label(self.key)
-
-    def spent(self, event: NodeCompleted | NodeFailed) -> None:
-        """Keep of an event what is told of it. Its state may be large."""
-        if event.model_calls:
-            self.model_calls = event.model_calls
-        if event.usage is not None:
-            self.usage = event.usage
-
-    @property
-    def text(self) -> str:
-        """The end of what its model is writing."""
-        if not self.pieces:
-            return ""
-        text = "".join(self.pieces)[-TEXT_KEPT:]
-        self.pieces = [text]
-        return text
 
 
 class RunTree:
@@ -176,7 +73,7 @@ class RunTree:
         marks: Marks,
         shown: Iterable[str] = (),
     ) -> None:
-        self.root = TreeNode((), now, None)
+        self.root = TreeNode((), now)
         self.root.title = line(title, most=NAME_SHOWN)
         self.totals = Totals()
         self.leaving: list[Spans] = []
@@ -184,10 +81,8 @@ class RunTree:
         self._marks = marks
         self._shown = frozenset(shown)
         self._running: dict[Key, TreeNode] = {}
-        # Whose text came last. Pieces of text are most of what happens, and mostly of
-        # the same node as the one before.
-        self._heard = self.root
-        self._last = TokenDelta("", "")
+        # Those that began and are no nodes yet: when, under which one, and what they said.
+        self._fresh: dict[Key, tuple[float, TreeNode, list[TokenDelta]]] = {}
 
     @property
     def running(self) -> int:
@@ -196,24 +91,77 @@ class RunTree:
 
     def see(self, event: Event, now: float) -> None:
         """Note what happened, and when."""
-        handler = self._HANDLERS.get(type(event))
-        if handler is not None:
-            handler(self, event, now)
+        self.see_all((event,), (now,))
 
-    def hear(self, event: TokenDelta) -> None:
-        """Note a piece of text, whenever it came."""
-        # The same objects; what is only equal takes the long way.
-        last = self._last
-        if (
-            event.node_path is last.node_path
-            and event.node_name is last.node_name
-            and event.agent is last.agent
-        ):
-            pieces = self._heard.pieces
-            if pieces is not None and len(pieces) < PIECES:
-                pieces.append(event.delta)
-                return
-        self._hear_anew(event)
+    def see_all(self, events: Iterable[Event], times: Iterable[float]) -> None:
+        """Note what happened, in order, and when. Many at once cost least.
+
+        Of many nodes that begin and end among these events it is only counted what they
+        did; a `TreeNode` is made of one that is there for longer, or has more to show.
+
+        Args:
+            events: What happened.
+            times: When that was, of each that is not a `TokenDelta`: text has no time.
+        """
+        when = iter(times)
+        root, running, fresh = self.root, self._running, self._fresh
+        for event in events:
+            if type(event) is TokenDelta:
+                key = event.node_path or (event.node_name,)
+                begun = fresh.get(key)
+                if begun is not None:
+                    begun[2].append(event)
+                elif key in running:
+                    self._hear(running[key], event)
+            elif type(event) is NodeStarted:
+                key = event.node_path or (event.node_name,)
+                around = key[:-1]
+                while around and type(around[-1]) is int:
+                    around = around[:-1]
+                parent = running.get(around) if around else root
+                if parent is None or event.attempt > 1 or key in running:
+                    self._settle()
+                    self._node_started(event, next(when))
+                else:
+                    if parent.totals is None:
+                        parent.expect()
+                    fresh[key] = next(when), parent, []
+            elif type(event) is NodeCompleted:
+                key = event.node_path or (event.node_name,)
+                begun = fresh.pop(key, None)
+                if begun is None:
+                    self._node_completed(event, next(when))
+                    continue
+                since, parent, _ = begun
+                took = next(when) - since
+                totals, done = parent.totals, parent.done
+                assert totals is not None
+                assert done is not None
+                total = totals.get(key[-1])
+                if total is None:
+                    total = totals[key[-1]] = self.totals.node(key)
+                total.executions += 1
+                total.seconds += took
+                calls, usage = event.model_calls, event.usage
+                if calls or usage is not None:
+                    total.spent(calls, usage)
+                parent.ended += 1
+                done.append((key, took, calls, usage))
+            else:
+                now = next(when)
+                handler = self._HANDLERS.get(type(event))
+                if handler is not None:
+                    self._settle()
+                    handler(self, event, now)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Make nodes of those that began and are still at work."""
+        for key, (since, parent, said) in self._fresh.items():
+            node = self._begin(TreeNode(key, since, parent, parent.totals))
+            for event in said:
+                self._hear(node, event)
+        self._fresh.clear()
 
     def ended(self, error: BaseException | None, now: float) -> None:
         """The run is over, or was given up."""
@@ -231,14 +179,22 @@ class RunTree:
     def _node_started(self, event: NodeStarted, now: float) -> None:
         key = event.node_path or (event.node_name,)
         parent = self._parent(key)
+        if parent.totals is None:
+            parent.expect()
         node = self._again(parent, key) if event.attempt > 1 else None
         if node is None:
-            node = TreeNode(key, now, parent)
+            # Else nobody heard that a node in between began.
+            near = without_items(key[:-1]) == parent.key
+            node = TreeNode(key, now, parent, parent.totals if near else None)
         node.attempt = event.attempt
-        self._running[key] = node
-        if parent.running is None:
-            parent.running = {}
-        parent.running[key] = node
+        self._begin(node)
+
+    def _begin(self, node: TreeNode) -> TreeNode:
+        parent = node.parent
+        assert parent is not None
+        assert parent.running is not None
+        self._running[node.key] = parent.running[node.key] = node
+        return node
 
     def _again(self, parent: TreeNode, key: Key) -> TreeNode | None:
         """The node that failed and is tried again, taken from where it was put aside."""
@@ -247,6 +203,7 @@ class RunTree:
             return None
         assert parent.done is not None
         parent.done.remove(node)
+        parent.ended -= 1
         node.phase = Phase.RUNNING
         node.usage, node.model_calls = None, 0
         self._enter(node, Note(failure=node.error))
@@ -255,24 +212,30 @@ class RunTree:
 
     def _failed(self, parent: TreeNode, key: Key) -> TreeNode | None:
         for node in reversed(parent.done or ()):
-            if node.key == key:
-                return node if node.phase is Phase.FAILED else None
+            if isinstance(node, TreeNode):
+                if node.key == key:
+                    return node if node.phase is Phase.FAILED else None
+            elif node[0] == key:
+                break
         return None
 
     def _node_completed(self, event: NodeCompleted, now: float) -> None:
         key = event.node_path or (event.node_name,)
+        node = self._running.get(key)
+        if node is None or node.totals is not None:
+            self._settle()  # what is under it, too
         node = self._running.pop(key, None)
-        if node is None:
-            # A policy put a result in the place of its failure.
-            node = self._failed(self._parent(key), key)
-            if node is not None:
-                node.phase = Phase.DONE
-                node.spent(event)
-                failure, node.error = node.error, ""
-                self._leave(Note(failure=failure), node)
-                self.totals.node_replaced(key)
+        if node is not None:
+            self._put_aside(node, Phase.DONE, event, now)
             return
-        self._put_aside(node, Phase.DONE, event, now)
+        # A policy put a result in the place of its failure.
+        node = self._failed(self._parent(key), key)
+        if node is not None:
+            node.phase = Phase.DONE
+            node.spent(event)
+            failure, node.error = node.error, ""
+            self._leave(Note(failure=failure), node)
+            self.totals.node_replaced(key)
 
     def _node_failed(self, event: NodeFailed, now: float) -> None:
         node = self._running.pop(event.node_path or (event.node_name,), None)
@@ -286,38 +249,38 @@ class RunTree:
         parent = node.parent
         assert parent is not None
         assert parent.running is not None
-        node.phase, node.took = phase, now - node.since
-        node.spent(event)
+        assert parent.done is not None
+        node.phase = phase
+        node.took = took = now - node.since
         parent.running.pop(node.key, None)
-        if parent.done is None:
-            parent.done = deque()
-        if len(parent.done) == DONE_KEPT:
-            parent.done.popleft()
-            parent.gone += 1
         parent.done.append(node)
-        if node.running or node.done:
+        parent.ended += 1
+        if node.totals is not None:
             self._collapse(node)
-        if node.entries:
+        if node.entries is not None:
             self._leave_notes(node)
-        if node.pieces is not None:
-            node.pieces = None
-        if node.open is not None:
-            node.open = None
-        self.totals.node_ended(node.key, phase is Phase.FAILED, event, node.took)
+        node.pieces = node.open = None
+        name, kin = node.key[-1], node.kin
+        total = None if kin is None else kin.get(name)
+        if total is None:
+            total = self.totals.node(node.key)
+            if kin is not None:
+                kin[name] = total
+        total.ended(event, took)
+        node.spent(event)
 
     def _collapse(self, node: TreeNode) -> None:
         """Let go of what is under a node that has ended."""
         for child in (node.running or {}).values():
             self._running.pop(child.key, None)
             self._collapse(child)
-        node.running = node.done = None
+        node.running = node.done = node.totals = None
+        node.ended = 0
 
     def _parent(self, key: Key) -> TreeNode:
         """The innermost node around this one that is at work."""
         while len(key) > 1:
-            key = key[:-1]
-            while key and isinstance(key[-1], int):
-                key = key[:-1]
+            key = without_items(key[:-1])
             found = self._running.get(key)
             if found is not None:
                 return found
@@ -325,15 +288,7 @@ class RunTree:
 
     # --- what goes on in a node -------------------------------------------------------
 
-    def _token_delta(self, event: TokenDelta, now: float) -> None:  # noqa: ARG002
-        self.hear(event)
-
-    def _hear_anew(self, event: TokenDelta) -> None:
-        """The first piece of a text, one of another node, or one too many to be kept."""
-        node = self._running.get(event.node_path or (event.node_name,))
-        if node is None:
-            return
-        self._heard, self._last = node, event
+    def _hear(self, node: TreeNode, event: TokenDelta) -> None:
         pieces = node.pieces
         if pieces is None or event.agent != node.speaker:
             node.speaker = event.agent
@@ -446,10 +401,7 @@ class RunTree:
     # What plugins log and emit is for whoever wants to see everything.
     _HANDLERS: ClassVar[Mapping[type[Any], Callable[..., None]]] = {
         FlowStarted: _flow_started,
-        NodeStarted: _node_started,
-        NodeCompleted: _node_completed,
         NodeFailed: _node_failed,
-        TokenDelta: _token_delta,
         TokensDiscarded: _tokens_discarded,
         ToolCalled: _tool_called,
         ToolReturned: _tool_returned,
@@ -498,3 +450,10 @@ def _label(key: Key) -> str:
             break
         indexes.append(f"[{step}]")
     return f"{''.join(reversed(indexes))} {name}" if indexes else name
+
+
+def without_items(place: Key) -> Key:
+    """Where the node is that a place is in: ``("each", 2)`` is in ``each``."""
+    while place and isinstance(place[-1], int):
+        place = place[:-1]
+    return place

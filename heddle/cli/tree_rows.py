@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from rich.cells import cell_len, chop_cells
 
-from heddle.cli.run_tree import Call, Note, Phase, RunTree, TreeNode
+from heddle.cli.run_tree import RunTree
 from heddle.cli.telling import (
     STYLES,
     UNICODE,
@@ -31,6 +31,7 @@ from heddle.cli.telling import (
     tool_called,
     tool_returned,
 )
+from heddle.cli.tree_nodes import Call, Note, Phase, TreeNode
 from heddle.cli.wording import fit, line, seconds
 
 SPINNERS: Final = {True: "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", False: "|/-\\"}
@@ -128,7 +129,7 @@ class _Drawing:
     def tree(self, tree: RunTree, detail: Detail) -> Iterator[Spans]:
         root = tree.root
         facts = [seconds(self._now - root.since)]
-        done = root.gone + len(root.done or ())
+        done = root.ended
         if done:
             facts.append(f"{counted(done, 'node')} done")
         yield (
@@ -142,11 +143,11 @@ class _Drawing:
         done = node.done
         if done:
             shown = min(detail.done, len(done))
-            over = node.gone + len(done) - shown
+            over = node.ended - shown
             # The root says how many are done as it is.
             if over and detail.done and depth > 1:
                 yield self._dim(depth, f"{self._marks.done} {over:,} done before")
-            for each in islice(done, len(done) - shown, None):
+            for each in node.last(shown):
                 yield self._done(each, depth)
         for each in (node.running or {}).values():
             yield self._running(each, depth)
@@ -176,7 +177,7 @@ class _Drawing:
         facts = [seconds(self._now - node.since)]
         if node.attempt > 1:
             facts.append(f"attempt {node.attempt}")
-        done = node.gone + len(node.done or ())
+        done = node.ended
         if done:
             facts.append(f"{counted(done, 'node')} done")
         return (

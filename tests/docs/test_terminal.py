@@ -27,6 +27,7 @@ HELD: Final = {
     "within 150 ms": (
         "test_it_is_on_the_screen_within_150_ms_of_processor_time_and_before_imports"
     ),
+    "drawn less often": "test_a_picture_that_is_slow_is_drawn_less_often",
     "follows the size": "test_a_resized_terminal_is_drawn_anew",
     "no mode, no cursor": "test_whatever_ends_a_run_leaves_the_terminal_usable",
     "cannot act on the terminal": "test_nothing_that_is_said_acts_on_a_terminal",
@@ -79,7 +80,9 @@ def test_every_claim_is_held_by_a_test() -> None:
 
 
 def test_what_the_page_says_of_time_is_what_is_kept() -> None:
-    from heddle.cli.live import EACH
+    from heddle.cli.live import EACH, SHARE
 
     assert "at most ten times a second" in PAGE.replace("\n  ", " ")
     assert EACH == 0.1
+    assert "a twentieth of the time that passes" in PAGE.replace("\n  ", " ")
+    assert SHARE == 1 / 20

@@ -5,10 +5,15 @@ import signal
 import termios
 import time
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import trio
+from trio.testing import MockClock
 
+from heddle.cli.live import EACH, SHARE, Live
+from heddle.policy_counts import PolicyCounts
 from tests.conformance.policies.staging import alive
 from tests.heddle.cli.conftest import (
     COMMAND,
@@ -39,6 +44,24 @@ serve({"Gate": {"toolCall": {"before": before}}})
 MANIFEST = """{"name": "gate", "version": "1.0.0", "capabilities": [],
  "components": [{"kind": "middleware", "componentType": "Gate",
                  "seams": {"toolCall": ["before"]}}]}"""
+
+
+@pytest.mark.parametrize(
+    ("takes", "between"), [(0.001, EACH + 0.001), (0.5, 0.5 + 0.5 / SHARE)]
+)
+async def test_a_picture_that_is_slow_is_drawn_less_often(
+    autojump_clock: MockClock, takes: float, between: float
+) -> None:
+    class Slow(Live):
+        def _draw(self, *, picture: bool = True) -> None:
+            drawn.append(trio.current_time())
+            autojump_clock.jump(takes)
+
+    drawn: list[float] = []
+    live = Slow("flow.json", PolicyCounts(), clock=trio.current_time)
+    with trio.move_on_after(4 * between - 0.01):
+        await live.animate()
+    assert [b - a for a, b in pairwise(drawn)] == pytest.approx([between] * 3)
 
 
 def on_a_terminal(
