@@ -1,21 +1,23 @@
 """Run benchmarks: ``python -m bench [name ...]``; all of them without a name.
 
-JSON lines on stdout, a table for people on stderr. Exit status 1 when a limit is missed;
-with --quick limits are shown and are no verdict. With --compare it is 1 when something
-could not be compared, with --url when the server does not withstand the load.
+JSON lines on stdout, a table for people on stderr. Exit status 1 when a limit is missed,
+2 when a benchmark failed or tells what `bench.numbers` does not; with --quick limits are
+shown and are no verdict. With --compare it is 1 when something could not be compared, with
+--url when the server does not withstand the load.
 """
 
 import argparse
-import contextlib
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from bench.alone import Failed, answers_of
+from bench.commands import INTERRUPTED, ended_as_interrupted
 from bench.harness import Answer, machine
+from bench.numbers import NUMBERS, undeclared
 from bench.report import line, section, summary
-from bench.sizes import quick
-from bench.subjects import about, module_of, subjects
+from bench.subjects import about, subjects
 
 # What is only for one way of running: the flag, and what it goes with.
 _GOES_WITH = {
@@ -60,6 +62,8 @@ def main(arguments: list[str]) -> int:
         for subject in chosen:
             told = about(subject)
             sys.stdout.write(f"{subject:14} {told.title}\n{'':14} {told.question}\n")
+            for number in NUMBERS[subject]:
+                sys.stdout.write(f"{'':16} {number.name}: {number.says}\n")
         return 0
     if asked.compare is not None:
         from bench import comparing
@@ -67,25 +71,44 @@ def main(arguments: list[str]) -> int:
 
         how = How(asked.rounds or How().rounds, asked.quick)
         return comparing.main(asked.compare, chosen, how)
-    return measure(chosen, small=asked.quick)
+    try:
+        with ended_as_interrupted():
+            return measure(chosen, small=asked.quick)
+    except KeyboardInterrupt:
+        return INTERRUPTED
 
 
 def measure(chosen: Sequence[str], *, small: bool) -> int:
-    """Measure, and print as it comes; 1 when a limit was missed."""
+    """Measure, each in a process of its own, and print as it comes.
+
+    Returns:
+        0; 1 when a limit was missed; 2 when a benchmark failed, or tells what `NUMBERS`
+        does not.
+    """
     _say(line({"machine": machine()}))
     every: list[Answer] = []
+    failed: list[Failed] = []
+    otherwise: list[str] = []
     for subject in chosen:
-        module = module_of(subject)
         told = about(subject)
         _say(line(told))
         answers: list[Answer] = []
-        with quick(subject, module) if small else contextlib.nullcontext():
-            for answer in module.run():
-                _say(line(answer))
+        for answer in answers_of(subject, small=small):
+            _say(line(answer))
+            if isinstance(answer, Failed):
+                failed.append(answer)
+            else:
                 answers.append(answer)
         sys.stderr.write(section(told, answers))
         every += answers
+        otherwise += undeclared(subject, answers)
     sys.stderr.write(summary(every))
+    for one in failed:
+        sys.stderr.write(f"{one.failed} failed: {one.reason}\n")
+    for problem in otherwise:
+        sys.stderr.write(f"{problem}\n")
+    if failed or otherwise:
+        return 2
     return 0 if small or all(answer.met is not False for answer in every) else 1
 
 

@@ -28,11 +28,17 @@ import pyte
 
 from bench.harness import Answer, against_floor
 from bench.processes import process
-from bench.terminal_run import PACE, SECONDS, Drawn, Flooded
+from bench.terminal_run import PACE, Drawn, Flooded
 
 AUDIT = Path(__file__).parents[1] / "examples" / "policies" / "node_audit.json"
 COLUMNS, ROWS = 100, 40
 TERMINAL = {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
+
+ROUNDS = 9
+ASKED, UNASKED, SCRIPTED = 720, 900, 300
+"""Items, each of which is some events: 10,000 in all, and fewer of the cheapest."""
+SECONDS = 4
+"""How long the flood lasts."""
 
 Told = TypeVar("Told", Drawn, Flooded)
 
@@ -41,10 +47,10 @@ def run() -> Iterator[Answer]:
     """Drawing a run, then a flood."""
     with process("bench.model_stub") as stub:
         url = f"http://127.0.0.1:{int(stub.line())}/v1"
-        yield picture("terminal.run", 720, url, str(AUDIT))
-        yield picture("terminal.run_unasked", 900, url)
-    yield picture("terminal.run_scripted", 300, "scripted:")
-    flooded, written = on_a_terminal(Flooded, "flood")
+        yield picture("terminal.run", ASKED, url, str(AUDIT))
+        yield picture("terminal.run_unasked", UNASKED, url)
+    yield picture("terminal.run_scripted", SCRIPTED, "scripted:")
+    flooded, written = on_a_terminal(Flooded, "flood", str(SECONDS))
     assert_is_whole(written)
     yield Answer(
         "terminal.flood",
@@ -61,7 +67,7 @@ def run() -> Iterator[Answer]:
 
 def picture(name: str, items: int, url: str, *plugins: str) -> Answer:
     """A run drawn, against the same one not drawn."""
-    drawn, _ = on_a_terminal(Drawn, "run", str(items), url, *plugins)
+    drawn, _ = on_a_terminal(Drawn, "run", str(ROUNDS), str(items), url, *plugins)
     return against_floor(
         name,
         min(drawn.drawn_cpu) * 1e3,

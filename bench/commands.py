@@ -19,6 +19,9 @@ from msgspec import Struct
 GRACE: Final = 30.0
 """Seconds for an interrupted command to end its own processes: servers that drain."""
 
+INTERRUPTED: Final = 130
+"""The exit status after a Ctrl-C, as shells have it."""
+
 _OF_MAKE: Final = re.compile(r"make(\[\d+\])?: ")
 _ENDED_BY: Final = (signal.SIGTERM, signal.SIGHUP)
 
@@ -65,6 +68,27 @@ def ran(
             _end(started)
             raise
     return Ran(started.returncode, out, err)
+
+
+@contextmanager
+def running(command: Sequence[str]) -> Iterator["subprocess.Popen[str]"]:
+    """A command whose lines are read as they come, to its end, in a session of its own.
+
+    What it complains of goes where this process's own complaints go. Left early, it ends.
+    """
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as started:
+        try:
+            yield started
+            started.wait()
+        except BaseException:
+            _end(started)
+            raise
 
 
 @contextmanager

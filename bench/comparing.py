@@ -8,12 +8,9 @@ from typing import Final
 
 import bench
 from bench import compare_report as report
-from bench.commands import ended_as_interrupted
+from bench.commands import INTERRUPTED, ended_as_interrupted
 from bench.compare import How, Problem, compare
 from bench.worktrees import CompareError, checked_out, working_tree
-
-INTERRUPTED: Final = 130
-"""The exit status after a Ctrl-C, as shells have it."""
 
 HERE: Final = Path(bench.__file__).parents[1]
 

@@ -3,12 +3,14 @@
 {"machine": {"python", "system", "processor", "cores", "trio", …}}
 {"about": {"subject", "title", "question", "workload", "answer"}}
 {"name", "value", "unit", "floor", "ratio", "limit", "better", "detail"}   and so on
+{"failed", "reason"}   in place of what a benchmark could not tell any more
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
+from msgspec import Struct
 
 from bench.harness import Answer
 from bench.subjects import About
@@ -16,7 +18,7 @@ from bench.subjects import About
 _VERDICTS: Final[Mapping[bool | None, str]] = {True: "met", False: "MISSED", None: ""}
 
 
-def line(what: Answer | About | Mapping[str, Mapping[str, str]]) -> str:
+def line(what: Struct | Mapping[str, Mapping[str, str]]) -> str:
     """One JSON line."""
     shown = {"about": what} if isinstance(what, About) else what
     return msgspec.json.encode(shown).decode() + "\n"
@@ -47,8 +49,8 @@ def _row(answer: Answer) -> str:
     sign = "<=" if answer.better == "lower" else ">="
     limit = "" if answer.limit is None else f"{sign} {answer.limit:.4g}"
     columns = (
-        f"  {answer.name:50}",
-        f"{measured:26}",
+        f"  {answer.name:44}",
+        f"{measured:33} ",
         f"{floor:17}",
         f"{ratio:>9}  ",
         f"{limit:10}",

@@ -13,10 +13,12 @@ QUICK: Final[Mapping[str, Mapping[str, Any]]] = {
     "actors": {"CALLS": 320, "ACTORS": 1_000},
     "cli": {"ROUNDS": 3},
     "consultation": {"PAIRS": 3},
+    "documents": {"CALLS": 200, "LARGE": (100, 1_000), "ROUNDS": 3},
     "encoder": {"EVENTS": 1_000, "ROUNDS": 2},
-    "engine": {"WAITING": 1_000},
+    "engine": {"WAITING": 2_000},
     "event_log": {"EVENTS": 1_000, "WAITING": 100},
     "http": {"SECONDS": 0.2, "ROUNDS": 1, "IDLE": 500, "WAITING": 100, "LEAVING": 20},
+    "long_bodies": {"ROUNDS": 1},
     "model_client": {"CALLS": 20},
     "plugin_start": {"PAIRS": 3},
     "policies": {"ROUNDS": 4, "WARM": 5},
@@ -33,6 +35,7 @@ QUICK: Final[Mapping[str, Mapping[str, Any]]] = {
     },
     "server_start": {"ROUNDS": 3},
     "subflows": {"ITEMS": 200, "ROUNDS": 3},
+    "terminal": {"ROUNDS": 2, "ASKED": 72, "UNASKED": 90, "SCRIPTED": 30, "SECONDS": 1},
     "tools": {"CALLS": 20},
 }
 
@@ -40,7 +43,7 @@ QUICK: Final[Mapping[str, Mapping[str, Any]]] = {
 @contextmanager
 def quick(subject: str, module: ModuleType) -> Iterator[None]:
     """A benchmark with its small sizes, for a while."""
-    small = QUICK.get(subject, {})
+    small = QUICK[subject]
     whole = {name: getattr(module, name) for name in small}
     for name, value in small.items():
         setattr(module, name, value)

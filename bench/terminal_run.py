@@ -1,7 +1,7 @@
 """A program whose stderr is a terminal, for `bench.bench_terminal`: what it draws costs.
 
-    python -m bench.terminal_run run ITEMS URL [PLUGIN]   one run, drawn and not, in turns
-    python -m bench.terminal_run flood                    events at a pace
+    python -m bench.terminal_run run ROUNDS ITEMS URL [PLUGIN]   drawn and not, in turns
+    python -m bench.terminal_run flood SECONDS                   events at a pace
 
 Tells what it measured as one JSON object on stdout.
 """
@@ -34,10 +34,8 @@ from heddle.events import (
 from heddle.policy_counts import PolicyCounts
 from tests.support.flows import component, document, end, flow, inner, llm, model, start
 
-ROUNDS = 9
 PACE = 10_000
 """Events a second."""
-SECONDS = 4
 STEP = 0.01
 """Seconds between two handfuls of events."""
 
@@ -116,13 +114,13 @@ def timed(
     return spent
 
 
-def run(items: int, url: str, *plugins: str) -> Drawn:
-    """The run with and without a picture, in turns."""
+def run(rounds: int, items: int, url: str, *plugins: str) -> Drawn:
+    """So many rounds of the run with and without a picture, in turns."""
     prepared = launch.prepare(answers(url), name="flow.json")
     counting = Counting()
     timed(counting, prepared, items, plugins)
     found = Drawn([], [], [], [], counting.seen)
-    for number in range(ROUNDS + 1):
+    for number in range(rounds + 1):
         drawn = timed(Live("flow.json", PolicyCounts()), prepared, items, plugins)
         bare = timed(Silent(), prepared, items, plugins)
         if number:
@@ -153,18 +151,18 @@ def handful(number: int) -> list[Event]:
     ]
 
 
-async def flooding(see: Callable[[Event], None]) -> tuple[float, int]:
+async def flooding(see: Callable[[Event], None], lasts: int) -> tuple[float, int]:
     """Events at `PACE`; how long it took, and how much memory the second half cost."""
     see(FlowStarted())
     began = trio.current_time()
     number = half = 0
     each = int(PACE * STEP) // 10
-    for step in range(int(SECONDS / STEP)):
+    for step in range(int(lasts / STEP)):
         for _ in range(each):
             number += 1
             for event in handful(number):
                 see(event)
-        if step == int(SECONDS / STEP) // 2:
+        if step == int(lasts / STEP) // 2:
             half = peak()
         await trio.sleep_until(began + (step + 1) * STEP)
     see(FlowCompleted({}))
@@ -176,8 +174,8 @@ def peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def flood() -> Flooded:
-    """A flood drawn, and one that nobody looks at."""
+def flood(lasts: int) -> Flooded:
+    """A flood of so many seconds drawn, and one that nobody looks at."""
 
     def through(reader: Reader) -> tuple[float, float, int]:
         session: Session[tuple[float, int]] = Session(
@@ -185,7 +183,7 @@ def flood() -> Flooded:
         )
 
         async def execute() -> tuple[float, int]:
-            return await flooding(reader.see)
+            return await flooding(reader.see, lasts)
 
         cpu = time.process_time()
         seconds, grown = trio.run(session.execute, execute)
@@ -193,9 +191,14 @@ def flood() -> Flooded:
 
     _, bare, _ = through(Silent())
     seconds, busy, grown = through(Live("flow.json", PolicyCounts()))
-    return Flooded(PACE * SECONDS, seconds, busy, bare, grown)
+    return Flooded(PACE * lasts, seconds, busy, bare, grown)
 
 
 if __name__ == "__main__":
-    told = flood() if sys.argv[1] == "flood" else run(int(sys.argv[2]), *sys.argv[3:])
+    what, size, *others = sys.argv[1:]
+    if what == "flood":
+        told: Struct = flood(int(size))
+    else:
+        items, *asked = others
+        told = run(int(size), int(items), *asked)
     sys.stdout.buffer.write(msgspec.json.encode(told))

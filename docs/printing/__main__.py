@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from docs.printing import errors, events, flags, http
+from docs.printing import benchmarks, errors, events, flags, http
 
 FOLDER: Final = Path(__file__).parents[1] / "reference"
 PRINTED: Final = "<!-- Printed by `python -m docs.printing`: change the code it reads. -->"
 
 PAGES: Final[Mapping[str, Callable[[str], Iterator[str]]]] = {
+    "benchmarks.md": benchmarks.page,
     "errors.md": errors.page,
     "events.md": events.page,
     "flags.md": flags.page,

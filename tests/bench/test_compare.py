@@ -17,6 +17,7 @@ import pytest
 
 from bench import __main__ as command
 from bench import comparing
+from bench.commands import INTERRUPTED
 from bench.compare import Compared, How, Number, Spread
 from bench.compare_report import section
 
@@ -244,7 +245,7 @@ def test_nothing_stays_behind_of_one_that_is_interrupted(
         _, said = started.communicate(timeout=30)
 
     if number is signal.SIGINT:
-        assert started.returncode == comparing.INTERRUPTED
+        assert started.returncode == INTERRUPTED
         assert said.endswith("interrupted; what was set up is gone again\n")
     else:
         assert started.returncode == 128 + number

@@ -4,12 +4,16 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import TypeGuard
 
 import msgspec
 import pytest
 
 from bench import __main__ as command
+from bench import alone
+from bench.alone import Failed, answers_of
 from bench.harness import Answer, against_floor
+from bench.numbers import NUMBERS, Number
 from bench.report import summary, table
 from bench.sizes import QUICK, quick
 from bench.subjects import About, about, module_of, subjects
@@ -32,8 +36,10 @@ def test_every_benchmark_states_its_question_its_workload_and_its_answer(
         assert told.answer, subject
 
 
-def test_small_sizes_are_those_of_constants_that_there_are(every: list[str]) -> None:
-    assert set(QUICK) <= set(every)
+def test_every_benchmark_has_small_sizes_of_constants_that_there_are(
+    every: list[str],
+) -> None:
+    assert set(QUICK) == set(every)
     for subject, small in QUICK.items():
         for name, value in small.items():
             assert type(getattr(module_of(subject), name)) is type(value), (subject, name)
@@ -53,19 +59,21 @@ MISSED = against_floor("fake.missed", 1.0, "/s", floor=2.0, limit=0.6, better="h
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two benchmarks that measure nothing, one of which misses its limit."""
+    """Benchmarks that measure nothing: one misses its limit, and one fails."""
 
-    def subject(name: str, answer: Answer) -> ModuleType:
-        def run() -> Iterator[Answer]:
-            yield answer
+    told = {"good": MET, "bad": MISSED, "ill": Failed("ill", "ValueError: no luck")}
 
-        module = ModuleType(name)
-        module.__dict__["run"] = run
-        return module
+    def answers_of(subject: str, *, small: bool) -> Iterator[Answer | Failed]:
+        yield told[subject]
 
-    both = {"good": subject("good", MET), "bad": subject("bad", MISSED)}
-    monkeypatch.setattr(command, "subjects", lambda: list(both))
-    monkeypatch.setattr(command, "module_of", both.__getitem__)
+    rows = {
+        "good": (Number("fake.met", "", "a floor", 2.0),),
+        "bad": (Number("fake.missed", "", "a floor", 0.6, better="higher"),),
+    }
+    for name, numbers in rows.items():
+        monkeypatch.setitem(NUMBERS, name, numbers)
+    monkeypatch.setattr(command, "subjects", lambda: list(told))
+    monkeypatch.setattr(command, "answers_of", answers_of)
     monkeypatch.setattr(
         command, "about", lambda name: About(name, "t", "is it fast?", "w", "a")
     )
@@ -91,9 +99,61 @@ def test_answers_are_json_lines_on_stdout_and_a_table_on_stderr(
 def test_a_missed_limit_is_status_1_and_with_quick_no_verdict(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert command.main([]) == 1
-    assert command.main(["--quick"]) == 0
+    assert command.main(["good", "bad"]) == 1
+    assert command.main(["good", "bad", "--quick"]) == 0
     assert capsys.readouterr().err.count("1 of 2 limits met; missed: fake.missed") == 2
+
+
+@pytest.mark.usefixtures("fake")
+def test_a_number_that_the_table_tells_otherwise_is_status_2(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(NUMBERS, "good", ())
+    assert command.main(["good"]) == 2
+    shown = capsys.readouterr().err
+    assert shown.endswith("\nfake.met: bench/numbers.py has no row of it\n")
+
+
+@pytest.mark.usefixtures("fake")
+def test_a_benchmark_that_fails_is_told_and_the_others_go_on(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert command.main(["ill", "good", "--quick"]) == 2
+    out, err = capsys.readouterr()
+    assert '{"failed":"ill","reason":"ValueError: no luck"}\n' in out
+    assert '"name":"fake.met"' in out
+    assert err.endswith("1 of 1 limits met\nill failed: ValueError: no luck\n")
+
+
+def test_a_benchmark_runs_in_a_process_of_its_own_and_is_told_as_it_goes() -> None:
+    names = [answer.name for answer in answers_of("provider", small=True) if _met(answer)]
+    assert names == ["provider.batch of 8 chunks", "provider.chunks at once"]
+
+
+def _met(answer: Answer | Failed) -> TypeGuard[Answer]:
+    assert isinstance(answer, Answer), answer
+    return True
+
+
+def test_a_process_that_ends_by_itself_is_a_failure() -> None:
+    (failed,) = answers_of("nothing", small=False)
+    assert failed == Failed("nothing", "its process has ended with status 1")
+
+
+def test_what_goes_wrong_in_a_benchmark_is_told_with_its_last_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run() -> Iterator[Answer]:
+        yield MET
+        raise ValueError("no\nluck")
+
+    module = ModuleType("fake")
+    module.__dict__["run"] = run
+    monkeypatch.setattr(alone, "module_of", {"fake": module}.__getitem__)
+    assert alone.main(["fake"]) == 0
+    met, failed = map(msgspec.json.decode, capsys.readouterr().out.splitlines())
+    assert met["name"] == "fake.met"
+    assert failed == {"failed": "fake", "reason": "ValueError: no luck"}
 
 
 def test_a_row_has_value_floor_ratio_limit_and_verdict() -> None:
