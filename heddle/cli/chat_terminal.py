@@ -35,6 +35,7 @@ from heddle.cli.plain import PlainLines, warning
 from heddle.cli.region import Region
 from heddle.cli.rows import text_rows
 from heddle.cli.said_before import SaidBefore, history_file
+from heddle.cli.suspension import Suspension
 from heddle.cli.telling import STYLES, UNICODE, Marks, marks_for
 from heddle.cli.terminal_keys import TerminalKeys
 from heddle.cli.wording import fit_json
@@ -72,6 +73,9 @@ class TerminalFront:
         verbose: Lines of all that happens; None for what a person wants to know.
         shown: Warnings that were told already.
         clock: Seconds.
+
+    Attributes:
+        suspension: What Ctrl-Z does; to be heeded as long as the chat lasts.
     """
 
     keys: Mapping[str, str] = KEYS
@@ -97,11 +101,13 @@ class TerminalFront:
         self._region = Region(colours=colours)
         self._outlet = Outlet(STDERR, most=OUTLET_WAITING)
         self.outlets = (self._outlet,)
+        self.suspension = Suspension(keys.lend, self._come_back)
         # Of the thread that reads.
         self._warnings: list[str] = []
         self._editor = LineEditor(
             SaidBefore(history_file(os.environ), self._warnings.append),
             keys.take_back,
+            self.suspension.suspend,
             commands=COMMANDS,
             colours=colours,
             sign="›" if self._marks is UNICODE else ">",
@@ -230,6 +236,11 @@ class TerminalFront:
             return typed
         finally:
             self._is_typing = False
+
+    def _come_back(self) -> None:
+        """The process was stopped: others have written below what was drawn."""
+        self._keyboard.take()
+        self._region.forget()
 
     def _new_view(self) -> TurnView:
         return TurnView(

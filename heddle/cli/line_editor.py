@@ -19,6 +19,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import trio
 from prompt_toolkit import PromptSession
+from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.completion import WordCompleter
 from prompt_toolkit.enums import DEFAULT_BUFFER
 from prompt_toolkit.filters import has_focus
@@ -41,6 +42,7 @@ KEYS: Final[Mapping[str, str]] = {
     "Ctrl-R": "search in it",
     "Tab": "complete a command",
     "Ctrl-C": "cancel the answer; at the prompt, clear what is typed",
+    "Ctrl-Z": "suspend; `fg` in the shell comes back to what is typed",
     "Ctrl-D": "leave",
 }
 """Keys → what they do, for whoever asks."""
@@ -65,6 +67,7 @@ class LineEditor:
     Args:
         said_before: Where messages are kept.
         cut_off: Called when a thread was left behind that has the terminal set up.
+        suspend: Stops the process, and returns when it goes on; in the editor's thread.
         commands: What Tab completes.
         colours: Whether it may colour.
         sign: What stands before a message.
@@ -74,6 +77,7 @@ class LineEditor:
         self,
         said_before: SaidBefore,
         cut_off: Callable[[], None],
+        suspend: Callable[[], None],
         *,
         commands: Iterable[str] = (),
         colours: bool = True,
@@ -91,7 +95,7 @@ class LineEditor:
             "input": create_input(sys.stdin),
             "output": output,
             "multiline": True,
-            "key_bindings": _keys(),
+            "key_bindings": _keys(suspend),
             "color_depth": ColorDepth.default() if colours else ColorDepth.DEPTH_1_BIT,
             "include_default_pygments_style": False,
             "complete_while_typing": False,
@@ -209,7 +213,7 @@ class _Kept(History):
         self._said_before.add(string)
 
 
-def _keys() -> KeyBindings:
+def _keys(suspend: Callable[[], None]) -> KeyBindings:
     keys = KeyBindings()
     typing = has_focus(DEFAULT_BUFFER)
 
@@ -227,6 +231,10 @@ def _keys() -> KeyBindings:
             event.current_buffer.reset()
         else:
             event.app.exit(result=Left.BY_CTRL_C)
+
+    @keys.add("c-z")
+    def _(event: KeyPressEvent) -> None:  # noqa: ARG001
+        run_in_terminal(suspend)
 
     return keys
 

@@ -6,7 +6,6 @@ A terminal that can be drawn on gets `heddle.cli.chat_terminal`; anything else, 
 
 import sys
 from collections.abc import Collection
-from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from heddle.cli.chat import Chat, Front
@@ -17,6 +16,7 @@ from heddle.cli.readers import Plain, Reader, Silent
 from heddle.cli.terminal_keys import TerminalKeys, is_fit
 
 if TYPE_CHECKING:
+    from heddle.cli.suspension import Suspension
     from heddle.launch import Engine, Prepared, RunOptions
 
 
@@ -48,6 +48,7 @@ class Talk:
         self._prepared = prepared
         self._interrupts = Interrupts(active=sys.stdin is not None and sys.stdin.isatty())
         self._keys: TerminalKeys | None = None
+        self._suspension: Suspension | None = None
         self._front: Front
         lines = PlainLines(verbose=verbose, shown=frozenset(shown))
         if quiet or sys.stderr is None:
@@ -58,13 +59,15 @@ class Talk:
             from heddle.cli.speakers import last_speakers
 
             self._keys = TerminalKeys()
-            self.reader = self._front = TerminalFront(
+            front = TerminalFront(
                 self._keys,
                 self._interrupts,
                 speakers=last_speakers(prepared.plan.graph),
                 verbose=lines if verbose else None,
                 shown=shown,
             )
+            self.reader = self._front = front
+            self._suspension = front.suspension
             return
         else:
             self.reader = Plain(lines)
@@ -85,7 +88,10 @@ class Talk:
             # Plain answers are shown when they are whole.
             stream=self._keys is not None and options.stream,
         )
-        with nullcontext() if self._keys is None else self._keys.quiet():
+        if self._keys is None or self._suspension is None:
+            await chat.run()
+            return
+        with self._keys.quiet(), self._suspension.heeding():
             await chat.run()
 
     def give_back(self) -> None:

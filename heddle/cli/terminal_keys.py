@@ -68,6 +68,14 @@ class TerminalKeys:
         self._set(self._meanwhile)
         self._undo()
 
+    def lend(self) -> None:
+        """Have the terminal as it was before, until `take`."""
+        self._set(self._before)
+
+    def take(self) -> None:
+        """Have it again as it is meanwhile."""
+        self._set(self._meanwhile)
+
     def give_back(self) -> None:
         """Give the terminal back at once, as nobody will leave the context."""
         if self._before is not None:

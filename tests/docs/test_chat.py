@@ -42,6 +42,11 @@ HELD: Final = {
     "| Ctrl-R": "test_what_was_sent_is_at_hand_in_the_next_session",
     "| Tab": "test_commands_are_told_guessed_and_completed",
     "| Ctrl-C": ("test_what_is_written_is_seen_before_it_is_whole_and_ctrl_c_cancels_it"),
+    "| Ctrl-Z": "test_ctrl_z_suspends_and_fg_comes_back_to_what_is_typed",
+    "suspends an answer": ("test_ctrl_z_suspends_an_answer_too_and_it_goes_on_below"),
+    "than 16 KiB, and": (
+        "test_no_more_is_read_at_once_than_takes_a_moment_and_nothing_is_lost"
+    ),
     "| Ctrl-D": "test_what_was_sent_is_at_hand_in_the_next_session",
     "A paste": "test_a_message_has_several_lines_when_they_are_typed_or_pasted",
     "is typed while": (

@@ -28,6 +28,7 @@ from tests.heddle.cli.test_chat import asking
 from tests.support.model_endpoint import Call, ModelEndpoint, Reply, model_endpoint
 from tests.support.screen import Screen
 
+CTRL_Z = "\x1a"
 CTRL_C, CTRL_D, CTRL_R, ESCAPE, UP = "\x03", "\x04", "\x12", "\x1b", "\x1b[A"
 PASTE = "\x1b[200~{}\x1b[201~"
 WELCOME = "› Type a message, or /help"
@@ -89,6 +90,20 @@ def talking(
     )
 
 
+@contextmanager
+def in_a_shell(folder: Path, *arguments: str, shell: str = "bash") -> Iterator[Screen]:
+    """A chat that was started in a shell with job control."""
+    given = {"XDG_STATE_HOME": str(folder / "state"), "PS1": "$ ", "ENV": "/dev/null"}
+    command = {"bash": ["bash", "--norc", "--noprofile", "-i"], "sh": ["sh", "-i"]}[shell]
+    with Screen(command, env=surroundings(folder, given), cwd=folder) as screen:
+        screen.wait_for("$")
+        screen.type(" ".join([*COMMAND, "run", "-i", *arguments]) + "; echo status $?\r")
+        screen.wait_for(WELCOME)
+        yield screen
+        screen.type("exit\r")
+        screen.ended()
+
+
 def prompt_again(screen: Screen) -> None:
     """Wait for the prompt below an answer."""
     screen.wait(lambda s: re.search(r"\n\n›$", s.text) and s.cursor[0] == 2)
@@ -124,6 +139,63 @@ def test_an_answer_grows_as_it_is_written_and_is_there_once(
             assert written.replace(" ", "") == prose.replace(" ", "")
             assert screen.style("Title").bold
             assert not screen.cursor_hidden
+
+
+@pytest.mark.parametrize("shell", ["bash", "sh"])
+def test_ctrl_z_suspends_and_fg_comes_back_to_what_is_typed(
+    flow: WriteFlow, tmp_path: Path, shell: str
+) -> None:
+    with endpoint(Reply("Whole.")) as model:
+        name = flow(agent(model.url))
+        with in_a_shell(tmp_path, name, shell=shell) as screen:
+            screen.type("half a")
+            screen.wait_for("› half a")
+            for time in (1, 2):
+                screen.type(CTRL_Z)
+                screen.wait(lambda s, n=time: s.text.lower().count("stopped") == n)
+                # What is typed at the shell is shown, and lines end as they should.
+                screen.type(f"echo one$(({time}+1))\r")
+                screen.wait(lambda s, n=time: f"\none{n + 1}\n" in s.text)
+                assert f"echo one$(({time}+1))" in screen.text
+                assert not screen.cursor_hidden
+                screen.type("fg\r")
+                screen.wait(lambda s: s.lines[s.cursor[1]] == "› half a")
+            screen.type(" message\r")
+            screen.wait_for("1 model call")
+            prompt_again(screen)
+            assert said(model.requests[0])[-1] == ("user", '{"message":"half a message"}')
+            screen.type(CTRL_D)
+            screen.wait(lambda s: s.lines[s.cursor[1]] == "$")
+
+
+def test_ctrl_z_suspends_an_answer_too_and_it_goes_on_below(
+    flow: WriteFlow, tmp_path: Path
+) -> None:
+    text = "First part.\n\nSecond part is writ"
+    with endpoint(cut_off(text), Reply("Whole.")) as model:
+        name = flow(agent(model.url))
+        # This one leaves the terminal as it finds it.
+        with in_a_shell(tmp_path, name, shell="sh") as screen:
+            screen.type("hello\r")
+            screen.wait_for("Second part is writ")
+            screen.wait_for("Ctrl-C cancels")
+            screen.type(CTRL_Z)
+            screen.wait_for("Stopped")
+            screen.type("echo one$((1+1))\r")
+            screen.wait_for("\none2\n")
+            assert "echo one$((1+1))" in screen.text
+            screen.type("fg\r")
+            screen.wait(lambda s: "Ctrl-C cancels" in s.text.partition("fg\n")[2])
+            assert "First part." in screen.text.partition("Stopped")[0]
+            screen.type(CTRL_C)
+            screen.wait_for("⊘ cancelled")
+            prompt_again(screen)
+            screen.type("again\r")
+            screen.wait_for("1 model call")
+            prompt_again(screen)
+            assert "\n› again\n\nWhole.\n\n" in screen.text
+            screen.type(CTRL_D)
+            screen.wait(lambda s: s.lines[s.cursor[1]] == "$")
 
 
 def test_what_is_written_is_seen_before_it_is_whole_and_ctrl_c_cancels_it(
