@@ -107,15 +107,7 @@ async def open_service(
     settings, installed = loaded.settings, loaded.installed
     async with AsyncExitStack() as stack:
         counts = PolicyCounts()
-        operator = ModelService(os.environ)
-        stack.push_async_callback(operator.aclose)
-        reach = Reach(settings.allow_net)
-        guarded = SubmittedModels(reach, operator, installed.models.values())
-        stack.push_async_callback(guarded.aclose)
-        guarded_remote = RemoteService(
-            {}, permit=reach.permits, patience=loaded.options.tool_timeout
-        )
-        stack.push_async_callback(guarded_remote.aclose)
+        models = _Models(loaded, stack)
         # Left last: what works in it is ended first by whoever started it.
         folders = stack.enter_context(open_run_folders())
         engine = await stack.enter_async_context(
@@ -129,12 +121,7 @@ async def open_service(
                 within=folders.path,
             )
         )
-        engines = Engines(
-            engine.with_models(operator),
-            engine.with_models(guarded, guarded_remote),
-            Checker(reach),
-            patience=loaded.options.plugin_timeout,
-        )
+        engines = models.engines(engine)
         conceal = concealing([*_folders(loaded), folders.path])
         runs = await stack.enter_async_context(
             Runs(
@@ -163,6 +150,33 @@ async def open_service(
             facts=_facts(loaded, engine),
             folders=folders if settings.allow_request_code else None,
             peers=peers,
+        )
+
+
+class _Models:
+    """The models that runs reach: all for the operator's flows, and within
+    ``--allow-net`` for those that callers submit. Closed with ``stack``."""
+
+    def __init__(self, loaded: Loaded, stack: AsyncExitStack) -> None:
+        self._patience = loaded.options.plugin_timeout
+        self._reach = Reach(loaded.settings.allow_net)
+        self._operator = ModelService(os.environ)
+        stack.push_async_callback(self._operator.aclose)
+        own = loaded.installed.models.values()
+        self._guarded = SubmittedModels(self._reach, self._operator, own)
+        stack.push_async_callback(self._guarded.aclose)
+        self._guarded_remote = RemoteService(
+            {}, permit=self._reach.permits, patience=loaded.options.tool_timeout
+        )
+        stack.push_async_callback(self._guarded_remote.aclose)
+
+    def engines(self, engine: launch.Engine) -> Engines:
+        """Both engines, each with its models."""
+        return Engines(
+            engine.with_models(self._operator),
+            engine.with_models(self._guarded, self._guarded_remote),
+            Checker(self._reach),
+            patience=self._patience,
         )
 
 

@@ -1,17 +1,10 @@
-"""What is installed beside the flows: plugins, and what each kind of them gives to runs.
+"""Plugins read and checked: what documents may name, which policies there are.
 
-    installed = install(("policies.json",), ("Gate=@gate.json",))    reads, starts nothing
-    async with open_plugins(installed, log=print, patience=30) as plugins:
-        plugins.policies, plugins.components, plugins.encoders …      what runs use
-
-Loading refuses all that can be refused before anything runs. Processes start with the
-first question to them and end when the context is left. A run may bring plugins of its
-own: installed and opened like these, they come beside them with ``and_also``.
+Refuses all that can be refused before anything runs, and starts nothing.
 """
 
 import os
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Collection, Mapping, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
@@ -35,18 +28,9 @@ from heddle.spec.llms import Model
 from plugins_host import Fault
 
 if TYPE_CHECKING:
-    from heddle.engine.gate import Policies
-    from heddle.plugin_tools import AnyTool
-    from heddle.policy_counts import PolicyCounts
-    from heddle.tools import Mount
     from plugins_host import (
-        Answerer,
-        Encoder,
-        Fleet,
         LoadedPlugins,
         Plugin,
-        PluginLog,
-        Served,
     )
 
 LLM_CONFIG: Final = "llm_config"
@@ -180,7 +164,7 @@ def installed_of(loaded: "LoadedPlugins") -> Installed:
     Raises:
         Fault: One of them provides what can't be used.
     """
-    from heddle.provided import REFUSED_KINDS, provided_types
+    from heddle.installation.provided import REFUSED_KINDS, provided_types
 
     for plugin in loaded.plugins:
         _refuse_unserved(plugin)
@@ -268,161 +252,3 @@ def _model(
             fix=GIVE_A_MODEL,
         )
     return root
-
-
-class OpenPlugins(Struct, frozen=True):
-    """What runs use of plugins, by what they call it.
-
-    Attributes:
-        policies: What is asked at the seams; None when there is nobody to ask.
-        components: Nodes, transforms and providers, by component type.
-        encoders: By protocol.
-        askers: Who answers for each plugin, by its name.
-        tools: Those that manifests declare, by name.
-        mounts: Files that workspaces have in them.
-    """
-
-    policies: "Policies | None" = None
-    components: "Mapping[str, Served]" = {}
-    encoders: "Mapping[str, Encoder]" = {}
-    askers: "Mapping[str, Answerer]" = {}
-    tools: "Mapping[str, AnyTool]" = {}
-    mounts: "tuple[Mount, ...]" = ()
-
-    def and_also(self, brought: "OpenPlugins") -> "OpenPlugins":
-        """These and what a run brings; policies are the operator's alone."""
-        return OpenPlugins(
-            self.policies,
-            {**self.components, **brought.components},
-            {**self.encoders, **brought.encoders},
-            {**self.askers, **brought.askers},
-            {**self.tools, **brought.tools},
-            (*self.mounts, *brought.mounts),
-        )
-
-
-NONE_OPEN: Final = OpenPlugins()
-
-
-@asynccontextmanager
-async def open_plugins(
-    installed: Installed,
-    *,
-    log: "PluginLog",
-    patience: float,
-    start: bool = False,
-    watch: "PolicyCounts | None" = None,
-) -> AsyncIterator[OpenPlugins]:
-    """All that runs use of an installation, while the context is open.
-
-    Args:
-        installed: From `install`.
-        log: Told what plugins print, and what heddle does to them.
-        patience: The budget of silence of one question, in seconds.
-        start: Start the processes now, as a server does.
-        watch: Counts what policies say.
-
-    Raises:
-        PluginNotStarted: With ``start``: one of them does not start.
-    """
-    loaded = installed.plugins
-    if loaded is None or not loaded.plugins:
-        yield NONE_OPEN
-        return
-    from plugins_host import Encoder, EncoderComponent, Fleet, OutOfProcess, Served
-
-    programs = [
-        plugin.home.program
-        for plugin in loaded.plugins
-        if isinstance(plugin.home, OutOfProcess) and plugin.home.program is not None
-    ]
-    async with Fleet(programs, log=log) as fleet:
-        if watch is not None:
-            watch.installed(fleet)
-        if start:
-            await fleet.start()
-        askers = {
-            plugin.name: asker
-            for plugin in loaded.plugins
-            if (asker := _asker(plugin, fleet, log)) is not None
-        }
-        yield OpenPlugins(
-            _policies(installed, askers, patience, watch),
-            {
-                name: Served(name, one.plugin, askers[one.plugin], patience)
-                for name, one in installed.provided.items()
-                if one.plugin in askers
-            },
-            {
-                each.protocol: Encoder(
-                    each.protocol,
-                    each.content_type,
-                    each.component_type,
-                    askers[plugin.name],
-                    patience,
-                )
-                for plugin in loaded.plugins
-                for each in plugin.manifest.components
-                if isinstance(each, EncoderComponent)
-            },
-            askers,
-            *_tools_and_files(loaded.plugins, askers, patience, log),
-        )
-
-
-def _tools_and_files(
-    plugins: "Sequence[Plugin]",
-    askers: Mapping[str, Any],
-    patience: float,
-    log: "PluginLog",
-) -> "tuple[Mapping[str, AnyTool], tuple[Mount, ...]]":
-    """What plugins bring to tools; loads nothing when they bring none."""
-    if not any(plugin.manifest.tools or plugin.manifest.files for plugin in plugins):
-        return {}, ()
-    from heddle.plugin_tools import files_of, tools_of
-
-    return tools_of(plugins, askers, patience=patience, log=log), files_of(plugins)
-
-
-def _asker(plugin: "Plugin", fleet: "Fleet", log: "PluginLog") -> Any:
-    """Who answers for a plugin; None for one that nobody has to ask."""
-    from plugins_host import InProcess, InProcessPlugin
-
-    if isinstance(plugin.home, InProcess):
-        return InProcessPlugin(
-            plugin.name,
-            plugin.home.handlers,
-            capabilities=frozenset(each.value for each in plugin.manifest.capabilities),
-            log=log,
-            tools=plugin.home.tools,
-            list_tools=plugin.home.list_tools,
-        )
-    return fleet[plugin.name] if plugin.home.program is not None else None
-
-
-def _policies(
-    installed: Installed,
-    askers: Mapping[str, Any],
-    patience: float,
-    watch: "PolicyCounts | None",
-) -> "Policies | None":
-    assert installed.plugins is not None
-    if not installed.plugins.middleware:
-        return None
-    from heddle.engine.gate import Policies, asked_by
-    from plugins_host import Chain, Link
-
-    chain = Chain(
-        [
-            Link(
-                each.component.component_type,
-                each.plugin.name,
-                msgspec.json.encode(each.settings),
-                each.component.seams,
-                askers[each.plugin.name],
-            )
-            for each in installed.plugins.middleware
-        ],
-        watch=watch,
-    )
-    return Policies(chain, asked_by(chain), patience, installed.models)
