@@ -127,32 +127,43 @@ class Chat:
         self._interrupts = interrupts
         self._stream = stream
         self._turns = Turns()
+        self._is_done = True
         self._input = spoken_input(prepared, given)
         self._commands: Mapping[str, Callable[[], Any]] = {
             "/help": self._help,
+            "/new": self._begin_anew,
             "/retry": self._retry,
             "/state": self._show_state,
         }
 
-    async def run(self) -> None:
-        """Take turns until the person leaves."""
+    async def run(self) -> bool:
+        """Take turns until the person leaves.
+
+        Returns:
+            Whether all that was typed was done: no turn failed, no command was refused.
+        """
         while (typed := await self._front.next_message()) is not None:
             if not typed:
                 continue
             try:
                 meant = read(typed)
             except WrongUsage as refused:
-                await self._front.refuse(refused)
+                await self._refuse(refused)
                 continue
             match meant:
                 case Message(text=said):
                     await self._turn(said)
                 case Command(name="/exit"):
-                    return
+                    break
                 case Command(name=name):
                     await self._commands[name]()
                 case _:
                     assert_never(meant)
+        return self._is_done
+
+    async def _refuse(self, error: Fault) -> None:
+        self._is_done = False
+        await self._front.refuse(error)
 
     async def _turn(self, said: str) -> None:
         front, turns = self._front, self._turns
@@ -188,7 +199,7 @@ class Chat:
             # What failed while it was being cancelled is nobody's business.
             await front.give_up()
         else:
-            await front.refuse(failure)
+            await self._refuse(failure)
 
     async def _retry(self) -> None:
         said = self._turns.take_back()
@@ -196,6 +207,10 @@ class Chat:
             await self._front.tell("There is no turn to take back yet.")
         else:
             await self._turn(said)
+
+    async def _begin_anew(self) -> None:
+        self._turns = Turns()
+        await self._front.tell("A new conversation begins.")
 
     async def _show_state(self) -> None:
         history = [

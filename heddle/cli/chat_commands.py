@@ -20,6 +20,7 @@ from plugins_host import one_of
 COMMANDS: Final[Mapping[str, str]] = {
     "/help": "tell what can be typed",
     "/retry": "take the last turn back and ask again",
+    "/new": "forget the turns so far: a new conversation begins",
     "/state": "show the last result, and what the next turn begins with",
     "/exit": "leave",
 }

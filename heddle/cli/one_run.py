@@ -46,8 +46,12 @@ class Telling(NamedTuple):
     interactive: bool
 
 
-def run_once(source: Source, options: "RunOptions", stdout: int, how: Telling) -> None:
-    """Load, run, and print the result; or run and print for each line of a chat."""
+def run_once(source: Source, options: "RunOptions", stdout: int, how: Telling) -> int:
+    """Load, run, and print the result; or run and print for each line of a chat.
+
+    Returns:
+        The exit status of a run that does not raise why it failed.
+    """
     frames = stdout if how.protocol == OWN_PROTOCOL else None
     installed, prepared = load(source, options, how, frames=frames)
 
@@ -61,7 +65,7 @@ def run_once(source: Source, options: "RunOptions", stdout: int, how: Telling) -
 
     policies = PolicyCounts()
     shown = [str(each) for each in prepared.warnings]
-    session: Session[dict[str, Any] | None]
+    session: Session[dict[str, Any] | int]
     talk = None
     reader: Reader
     if how.interactive:
@@ -90,7 +94,7 @@ def run_once(source: Source, options: "RunOptions", stdout: int, how: Telling) -
     for text in (*installed.warnings, *placed_warnings(prepared, source.flow)):
         reader.remark(warning(text))
 
-    async def execute() -> dict[str, Any] | None:
+    async def execute() -> dict[str, Any] | int:
         async with launch.open_engine(
             options,
             installed=installed,
@@ -99,16 +103,18 @@ def run_once(source: Source, options: "RunOptions", stdout: int, how: Telling) -
         ) as engine:
             if talk is None:
                 return await run_told(engine, prepared, options, reader, how.protocol)
-            await talk.run(engine, options)
-            return None
+            return await talk.run(engine, options)
 
     # What was imported and compiled stays to the end: never look through it for garbage.
     gc.freeze()
     gc.enable()
     with told_to(reader.remark, tracebacks=how.debug):
         result = trio.run(session.execute, execute)
-    if how.protocol is None and result is not None:
+    if isinstance(result, int):
+        return result
+    if how.protocol is None:
         print_result(result, stdout)
+    return 0
 
 
 async def run_told(

@@ -74,12 +74,13 @@ def command(
     quiet: bool,
     as_json: bool,
     **engine: Any,
-) -> None:
+) -> int:
     """Run FLOW, an Agent Spec document in JSON or YAML, and print its result as JSON.
 
     Progress, warnings and errors go to stderr: on a terminal as a live tree and a summary,
     else as lines; NO_COLOR takes the colours away. The exit status is 0 when the flow
-    reached its end, 1 when it failed, 2 for wrong usage, 130 when it was interrupted.
+    reached its end, 1 when it failed, 2 for wrong usage, 130 when it was interrupted. A
+    chat that reads from a pipe or a file ends with 1 when one of its turns failed.
     """
     _check_usage(input_, protocol, interactive=interactive, trace=trace, as_json=as_json)
     inputs = read_input(input_)
@@ -93,7 +94,7 @@ def command(
     how = Telling(protocol, verbose, quiet, as_json, is_debugging(), interactive)
     imported = any(not each.endswith(".json") for each in options.plugins)
     with own_stdout(shared=imported) as stdout:
-        run_once(source, options, stdout, how)
+        return run_once(source, options, stdout, how)
 
 
 def _check_usage(

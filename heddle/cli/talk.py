@@ -46,7 +46,8 @@ class Talk:
         shown: Collection[str],
     ) -> None:
         self._prepared = prepared
-        self._interrupts = Interrupts(active=sys.stdin is not None and sys.stdin.isatty())
+        self._is_typed = sys.stdin is not None and sys.stdin.isatty()
+        self._interrupts = Interrupts(active=self._is_typed)
         self._keys: TerminalKeys | None = None
         self._suspension: Suspension | None = None
         self._front: Front
@@ -77,8 +78,13 @@ class Talk:
         """Take care of a signal; whether that was done."""
         return self._interrupts.heed(number)
 
-    async def run(self, engine: "Engine", options: "RunOptions") -> None:
-        """Take turns until the person leaves."""
+    async def run(self, engine: "Engine", options: "RunOptions") -> int:
+        """Take turns until the person leaves.
+
+        Returns:
+            The exit status: of what no person has typed, and so nobody may have read, 1
+            where it was not all done.
+        """
         chat = Chat(
             engine,
             self._prepared,
@@ -88,11 +94,12 @@ class Talk:
             # Plain answers are shown when they are whole.
             stream=self._keys is not None and options.stream,
         )
-        if self._keys is None or self._suspension is None:
-            await chat.run()
-            return
-        with self._keys.quiet(), self._suspension.heeding():
-            await chat.run()
+        if self._keys is not None and self._suspension is not None:
+            with self._keys.quiet(), self._suspension.heeding():
+                await chat.run()
+            return 0
+        is_done = await chat.run()
+        return 0 if is_done or self._is_typed else 1
 
     def give_back(self) -> None:
         """Give the terminal back at once."""

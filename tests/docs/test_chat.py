@@ -32,6 +32,10 @@ HELD: Final = {
     ),
     "`/help`": "test_commands_are_told_guessed_and_completed",
     "| `/retry`": "test_taking_back_forgets_the_last_turn_and_no_other",
+    "`/new`": "test_a_new_conversation_begins_without_the_turns_before",
+    "a pipe or a file ends": (
+        "test_a_piped_chat_in_which_a_turn_failed_ends_like_a_failed_run"
+    ),
     "`/state`": "test_the_state_is_the_last_result_and_what_the_next_turn_begins_with",
     "`/exit`": "test_other_names_stand_for_commands",
     "`//etc`": "test_anything_else_is_a_message",

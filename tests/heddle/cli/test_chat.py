@@ -6,6 +6,8 @@ import signal
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from heddle.cli.chat import Answer, answer_of
 from heddle.launch import load
 from tests.heddle.cli.conftest import (
@@ -83,10 +85,36 @@ def test_a_failed_answer_is_told_and_the_chat_goes_on(
 ) -> None:
     flow = scripted(tmp_path)
     done = heddle("run", "-i", flow, stdin="one\ntwo\n")
-    assert done.status == 0
     assert done.stdout == ""
     assert done.stderr.count("Error: node 'ask' (LlmNode)") == 2
     assert "x ask" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("typed", "answers", "status"),
+    [
+        ("one\ntwo\n", 2, 0),
+        ("/help\none\n/exit\n", 1, 0),
+        ("one\n/retyr\ntwo\n", 2, 1),
+        ("", 0, 0),
+    ],
+)
+def test_a_piped_chat_ends_with_what_became_of_its_lines(
+    heddle: Heddle, tmp_path: Path, typed: str, answers: int, status: int
+) -> None:
+    flow = scripted(tmp_path, {"content": "You said {{user}}."})
+    done = heddle("run", "-i", flow, stdin=typed)
+    assert (done.status, done.stdout.count("You said")) == (status, answers)
+
+
+def test_a_piped_chat_in_which_a_turn_failed_ends_like_a_failed_run(
+    heddle: Heddle, tmp_path: Path
+) -> None:
+    flow = scripted(tmp_path)
+    failed = heddle("run", flow)
+    done = heddle("run", "-i", flow, "--quiet", stdin="one\ntwo\n/help\n")
+    assert done.status == failed.status == 1
+    assert "/retry" in done.stderr
 
 
 def test_a_line_that_is_no_utf_8_is_read_as_far_as_it_is(tmp_path: Path) -> None:
@@ -182,7 +210,7 @@ def test_a_question_that_nobody_answers_fails_the_run_and_not_the_chat(
     heddle: Heddle, tmp_path: Path
 ) -> None:
     done = heddle("run", "-i", asking(tmp_path), stdin="begin\n")
-    assert done.status == 0
+    assert done.status == 1
     assert done.stdout == ""
     assert "the input ended before 'who' was answered" in done.stderr
 
@@ -228,7 +256,7 @@ def test_tools_are_confirmed_refused_with_a_reason_and_left_unanswered(
         *("run", "-i", path, "--tools-dir", str(tools)),
         stdin="one\nyes\ntwo\nno, wrong place\nthree\n",
     )
-    assert done.status == 0
+    assert done.status == 1  # the last of the three was left unanswered
     first, second = done.stdout.splitlines()
     assert first == "It said 1 {{error}}."
     assert "refused to let tool 'look' run: wrong place" in second
@@ -310,6 +338,25 @@ def test_the_state_is_the_last_result_and_what_the_next_turn_begins_with(
             ]
         },
     }
+
+
+def test_a_new_conversation_begins_without_the_turns_before(
+    heddle: Heddle, tmp_path: Path
+) -> None:
+    flow = scripted(tmp_path, {"content": "You said {{user}}."})
+    plan = json.loads(Path(flow).read_text(encoding="utf-8"))
+    ask = plan["$referenced_components"]["ask"]
+    ask["prompt_template"] = "{{message}} after {{_chat_history}}"
+    Path(flow).write_text(json.dumps(plan), encoding="utf-8")
+    done = heddle("run", "-i", flow, stdin="one\ntwo\n/new\n/retry\nthree\n")
+    assert done.status == 0
+    first, second, third = done.stdout.splitlines()
+    assert "one" in second
+    assert (first, third) == (
+        "You said one after [].",
+        "You said three after [].",
+    )
+    assert "A new conversation begins.\nThere is no turn to take back yet.\n" in done.stderr
 
 
 def test_commands_are_no_messages(heddle: Heddle, tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def test_a_typo_gets_a_guess_and_anything_else_the_choices() -> None:
     assert str(caught.value) == (
         "there is no command '/retyr'. Did you mean '/retry'? A message may begin with //."
     )
-    with pytest.raises(WrongUsage, match="Choose from: /help, /retry, /state, /exit"):
+    with pytest.raises(WrongUsage, match="Choose from: /help, /retry, /new, /state, /exit"):
         read("/tmp is full")
 
 
