@@ -6,13 +6,13 @@ It brings its own background and follows the reader's preference for light or da
 import re
 from collections.abc import Iterator, Sequence
 from typing import Final
-from unicodedata import east_asian_width
 from xml.sax.saxutils import escape
 
 from msgspec import Struct
 
 from heddle.cli.drawing.boxes import Part, Row, rows
 from heddle.cli.drawing.layers import Chain, Link, arrange
+from heddle.cli.drawing.letters import wide
 from heddle.cli.drawing.spacing import spaced
 from heddle.cli.drawing.widths import cut
 from heddle.cli.wording import line
@@ -64,7 +64,7 @@ def svg(sketch: Sketch) -> str:
     caption = " · ".join(says)
     title = cut(sketch.name, 80)
     width = (
-        max(drawing.width, _wide(title, 16.0) * BOLD, _wide(caption, LABEL_SIZE))
+        max(drawing.width, wide(title, 16.0, bold=True), wide(caption, LABEL_SIZE))
         + 2 * MARGIN
     )
     height = drawing.height + 2 * MARGIN + 3 * ROW
@@ -114,25 +114,6 @@ def _text(text: str) -> str:
     return NO_XML.sub("?", escape(line(text)))
 
 
-BOLD: Final = 1.14
-"""How much wider letters are in the names."""
-
-
-def _wide(text: str, size: float) -> float:
-    """About how wide it is drawn, rather too much than too little: fonts differ."""
-    ems = 0.0
-    for character in text:
-        if east_asian_width(character) in "WF":
-            ems += 1.05
-        elif character in "iljtfr.,:;'|!()[] ":
-            ems += 0.4
-        elif character.isupper() or character in "mwMW@%◆→":
-            ems += 0.76
-        else:
-            ems += 0.62
-    return ems * size
-
-
 class _Content(Struct, frozen=True):
     """What is in a box, measured."""
 
@@ -146,12 +127,11 @@ def _content(box: Box) -> _Content:
     found = rows(box, mark="◆ ")
     inside = [(cut(each.name, 40), _Drawing(each)) for each in box.inside if each.boxes]
     width = max(
-        _wide(row.text, SIZES[row.part]) * (BOLD if row.part is Part.NAME else 1.0)
-        for row in found
+        wide(row.text, SIZES[row.part], bold=row.part is Part.NAME) for row in found
     )
     height = len(found) * ROW + 2 * PAD - 4
     for name, drawing in inside:
-        width = max(width, drawing.width + 2 * PAD, _wide(name, 12.0) + 2 * PAD)
+        width = max(width, drawing.width + 2 * PAD, wide(name, 12.0) + 2 * PAD)
         height += drawing.height + ROW + 3 * PAD
     point = 16.0 if box.look is Look.CHOICE else 0.0
     return _Content(found, inside, width + 2 * PAD + 2 * point, height)
@@ -190,7 +170,7 @@ class _Drawing:
         if point < self._arranged.boxes:
             return self._contents[point].width
         if point in self._label_of:
-            return _wide(self._labels[self._label_of[point]], LABEL_SIZE) + 12
+            return wide(self._labels[self._label_of[point]], LABEL_SIZE) + 12
         return 2.0
 
     def _gap(self, one: int, other: int) -> float:
@@ -279,11 +259,11 @@ class _Drawing:
         x = self._middles[point]
         y = self._tops[self._rank_of[point]]
         height = self._heights[self._rank_of[point]]
-        wide = _wide(self._labels[link], LABEL_SIZE)
+        room = wide(self._labels[link], LABEL_SIZE) + 6
         style = self._line(link).style
         return (
-            f'<rect class="p" x="{x - wide / 2 - 3:.1f}" '
-            f'y="{y + height / 2 - 8:.1f}" width="{wide + 6:.1f}" height="16" rx="4"/>'
+            f'<rect class="p" x="{x - room / 2:.1f}" '
+            f'y="{y + height / 2 - 8:.1f}" width="{room:.1f}" height="16" rx="4"/>'
             f'<text class="l-{style}" text-anchor="middle" x="{x:.1f}" '
             f'y="{y + height / 2 + 4:.1f}" font-size="{LABEL_SIZE}">'
             f"{_text(self._labels[link])}</text>"
