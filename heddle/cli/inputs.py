@@ -1,6 +1,7 @@
 """``--input`` read as a run's starting state: JSON, ``@file``, or ``-`` for stdin."""
 
 import sys
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,10 +11,10 @@ from heddle.cli.exits import WrongUsage
 from heddle.cli.wording import line
 from heddle.cli.wrapping import width_of_stderr
 from heddle.nesting import MAX_DEPTH, too_deep
-from plugins_host import json_flaw, one_of
+from plugins_host import json_flaw, nearest, one_of, sentence
 
 if TYPE_CHECKING:
-    from heddle.spec import Formats
+    from heddle.spec import Formats, Property
 
 # A state is sent to models, tools and plugins whole; more is a file given by mistake.
 MAX_INPUT: Final = 64 * 1024 * 1024
@@ -65,6 +66,20 @@ def _quoted(where: str, data: bytes, offset: int | None) -> list[str]:
     return excerpt(
         where.rpartition("@")[2], text, word_at(text, offset), width=width_of_stderr()
     )
+
+
+def misspelt(given: Mapping[str, Any], declared: Iterable["Property"]) -> Iterator[str]:
+    """A warning for each input that is probably another one, which is left at its default.
+
+    Any other name that a flow does not declare is carried along, for whoever reads it.
+    """
+    known = {each.title: each for each in declared}
+    left = [name for name, each in known.items() if each.has_default and name not in given]
+    for name in given:
+        guess = None if name in known else nearest(name, left)
+        if guess is not None:
+            what = f"the flow has no input {name!r}, and {guess!r} is left at its default"
+            yield sentence(what, where="--input", fix=f"Did you mean {guess!r}?")
 
 
 def check_format(name: str | None, formats: "Formats") -> None:

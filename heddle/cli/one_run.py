@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from heddle.cli import first_light
 from heddle.cli.exits import WrongUsage, output_failed
-from heddle.cli.inputs import check_format
+from heddle.cli.inputs import check_format, misspelt
 from heddle.cli.wording import fit_json
 from plugins_host import Fault, one_of
 
@@ -91,7 +91,11 @@ def run_once(source: Source, options: "RunOptions", stdout: int, how: Telling) -
         heed=talk.heed if talk else None,
         at_once=talk.give_back if talk else None,
     )
-    for text in (*installed.warnings, *placed_warnings(prepared, source.flow)):
+    for text in (
+        *installed.warnings,
+        *placed_warnings(prepared, source.flow),
+        *misspelt(options.inputs, prepared.plan.graph.inputs),
+    ):
         reader.remark(warning(text))
 
     async def execute() -> dict[str, Any] | int:

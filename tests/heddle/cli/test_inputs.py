@@ -2,13 +2,15 @@ import io
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from heddle.cli.exits import WrongUsage
-from heddle.cli.inputs import MAX_INPUT, read_input
+from heddle.cli.inputs import MAX_INPUT, misspelt, read_input
+from heddle.spec import Property
 
 
 def refused(text: str) -> str:
@@ -94,3 +96,29 @@ def test_a_file_that_is_too_large_is_refused(tmp_path: Path) -> None:
 def test_any_text_is_an_object_or_refused(text: str) -> None:
     with suppress(WrongUsage):
         assert isinstance(read_input(text), dict)
+
+
+def declared(*titles: str) -> list[Property]:
+    return [Property(each, {"title": each, "type": "string"}, "x") for each in titles]
+
+
+@pytest.mark.parametrize(
+    ("given", "guess"),
+    [
+        ({"txet": 1}, "text"),
+        ({"Text": 1}, "text"),
+        ({"other": 1}, None),
+        ({"text": 1, "txet": 2}, None),
+        ({}, None),
+    ],
+)
+def test_an_input_that_is_probably_another_one_is_warned_of(
+    given: dict[str, Any], guess: str | None
+) -> None:
+    told = list(misspelt(given, declared("text", "language")))
+    assert [each.rpartition(" ")[2] for each in told] == ([f"'{guess}'?"] if guess else [])
+
+
+def test_what_is_missing_without_a_default_is_told_by_the_run_itself() -> None:
+    needed = Property("text", {"title": "text", "type": "string"})
+    assert list(misspelt({"txet": 1}, [needed])) == []

@@ -411,6 +411,21 @@ def test_a_screen_of_problems_is_told_and_where_the_others_are(
     )
 
 
+def test_a_misspelt_input_is_not_ignored_without_a_word(
+    heddle: Heddle, flow: WriteFlow
+) -> None:
+    given = [{"title": "text", "type": "string", "default": "x"}]
+    name = flow(inputs=given)
+    done = heddle("run", name, "--input", '{"txt": "y", "other": 1}')
+    assert done.status == 0
+    assert done.stderr.startswith(
+        "! --input: the flow has no input 'txt', and 'text' is left at its default. Did "
+        "you mean 'text'?\n"
+    )
+    assert "'other'" not in done.stderr
+    assert "!" not in heddle("run", name, "--input", '{"text": "y"}').stderr
+
+
 def test_input_that_is_no_json_is_quoted(heddle: Heddle, flow: WriteFlow) -> None:
     done = heddle("run", flow(), "--input", '{"text": True}')
     assert done.status == 2
