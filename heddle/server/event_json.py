@@ -25,6 +25,7 @@ from heddle.events import (
     ToolReturned,
     Warned,
 )
+from heddle.gentle_json import any_long, encode_gently, is_long
 from heddle.server.endings import Conceal
 
 LARGE: Final = 4096
@@ -68,12 +69,7 @@ class EventEncoder:
             kind = type(event)
             try:
                 if kind in _STATES:
-                    if known is None and self._parts is None:
-                        data = _encode(event)
-                        if len(data) > LARGE:
-                            self._parts = {}
-                    else:
-                        data = self._with_state(event, known)
+                    data = self._with_state(event, known)
                 elif kind in _CONCEALED:
                     data = _encode(_CONCEALED[kind](event, self._conceal))
                 else:
@@ -95,22 +91,52 @@ class EventEncoder:
             for event in reversed(events):
                 # All that the run had to carry by then.
                 if type(event) is NodeStarted:
-                    if len(_encode(event)) > LARGE:
+                    if any_long(event.state) or len(_encode(event)) > LARGE:
                         return None
                     break
             return _encode_lines(events)
         except Exception:  # noqa: BLE001  which one it is is found out one by one
             return None
 
+    async def learn(self, state: Mapping[str, Any]) -> None:
+        """Encode what is long in a state that is to be told soon, so that nobody has to
+        wait for it then."""
+        learned: dict[int, tuple[object, Raw]] = {}
+        for value in state.values():
+            if is_long(value) and (self._parts is None or id(value) not in self._parts):
+                try:
+                    raw = Raw(await encode_gently(value))
+                except Exception:  # noqa: BLE001  told when it is to be told
+                    return
+                learned[id(value)] = (value, raw)
+        self._parts = {**(self._parts or {}), **learned}
+
+    def encode_result(self, result: Mapping[str, Any]) -> Raw:
+        """A run's result as JSON.
+
+        Raises:
+            Exception: It has none.
+        """
+        parts = self._parts
+        if parts:
+            known = {name: parts.get(id(value)) for name, value in result.items()}
+            result = {
+                name: value if (part := known[name]) is None else part[1]
+                for name, value in result.items()
+            }
+        return Raw(_encode(result))
+
     def _with_state(self, event: Any, known: Known | None) -> bytes:
         if known is not None and event.state is known[0]:
             return _encode(replace(event, state=known[1]))
         parts = self._parts
         if parts is None:
-            data = _encode(event)
-            if len(data) > LARGE:
-                self._parts = {}
-            return data
+            if not any_long(event.state):
+                data = _encode(event)
+                if len(data) > LARGE:
+                    self._parts = {}
+                return data
+            parts = {}
         state: dict[str, Any] = {}
         kept: dict[int, tuple[object, Raw]] = {}
         for name, value in event.state.items():
@@ -129,15 +155,6 @@ class EventEncoder:
 def _no_json(event: Event, error: Exception) -> Warned:
     name = event.type if isinstance(event, PluginEmitted) else type(event).__name__
     return Warned(f"event {name!a} has no JSON ({type(error).__name__})")
-
-
-def encode_result(result: Mapping[str, Any]) -> Raw:
-    """A run's result as JSON.
-
-    Raises:
-        Exception: It has none.
-    """
-    return Raw(_encode(result))
 
 
 def _error(error: ErrorInfo, conceal: Conceal) -> ErrorInfo:

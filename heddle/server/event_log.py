@@ -13,7 +13,7 @@ log, so one that stands still costs nothing but its position.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from heddle.events import Event
 from heddle.server.endings import Completed, Conceal, Ending
@@ -212,6 +212,20 @@ class EventLog:
         self._encoder = None
         if self._turns is not None:
             self._turns.end()
+
+    async def learn(self, state: Mapping[str, Any]) -> None:
+        """Get ready for a state in which something is long."""
+        if self._encoder is not None:
+            await self._encoder.learn(state)
+
+    def encode_result(self, result: Mapping[str, Any]) -> Raw:
+        """A run's result as JSON.
+
+        Raises:
+            Exception: It has none.
+        """
+        assert self._encoder is not None
+        return self._encoder.encode_result(result)
 
     # For readers
 

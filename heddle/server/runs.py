@@ -21,6 +21,7 @@ import trio
 
 from heddle.engine.faults import timed_out
 from heddle.events import Event
+from heddle.gentle_json import any_long
 from heddle.launch import Prepared
 from heddle.server import event_log, history
 from heddle.server.endings import (
@@ -36,7 +37,6 @@ from heddle.server.endings import (
     forget_frames,
     shown,
 )
-from heddle.server.event_json import encode_result
 from heddle.server.event_log import EventLog, LogLimits, Tally
 from heddle.server.history import History, HistoryLimits
 from heddle.server.ids import new_id
@@ -181,6 +181,11 @@ class Runs:
     def active(self) -> int:
         """How many are going on."""
         return len(self._active)
+
+    @property
+    def resting(self) -> int:
+        """How many tasks wait to carry out another run."""
+        return 0 if self._tasks is None else self._tasks.resting
 
     @property
     def ended(self) -> dict[Status, int]:
@@ -410,7 +415,11 @@ class Runs:
         """
         result: Mapping[str, Any] | None = None
         try:
+            if any_long(inputs):
+                await run.log.learn(inputs)
             result = await work.execute(inputs)
+            if any_long(result):
+                await run.log.learn(result)
         except BaseException as raised:  # noqa: BLE001  what is not its own is raised again
             error, passing = _split(raised)
             self._finish(run, result, error, unasked)
@@ -458,7 +467,7 @@ class Runs:
     ) -> tuple[Ending, Fault | None]:
         if raised is None and result is not None:
             try:
-                return Completed(encode_result(result)), None
+                return Completed(run.log.encode_result(result)), None
             except Exception as no_json:  # noqa: BLE001  a result of an odd plugin or tool
                 raised = no_json
         error = None if raised is None else self._fault(run, raised)

@@ -387,4 +387,5 @@ class nothing_of_runs_left:  # noqa: N801  read as a verb, like contextlib's
     def _now(self) -> tuple[int, ...]:
         tasks = trio.lowlevel.current_statistics().tasks_living
         files = len(list(Path("/proc/self/fd").iterdir()))
+        tasks -= self._runs.resting
         return self._runs.active, self._company.open_calls, tasks, files

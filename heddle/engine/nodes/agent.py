@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, cast
 from heddle.engine.agents import plain_agent
 from heddle.engine.earlier import earlier
 from heddle.engine.graph import Graph, GraphNode
-from heddle.engine.nodes.agent_work import AgentWork, Talk, as_message, told
+from heddle.engine.nodes.agent_work import (
+    AgentWork,
+    Talk,
+    as_long_message,
+    as_message,
+    told,
+)
 from heddle.engine.state import State
 from heddle.engine.work import NodeContext, Result, Waiting
 from heddle.spec import AgentNode, ManagerWorkers, Swarm
@@ -36,7 +42,8 @@ def agent(node: GraphNode, graph: Graph) -> Waiting:
 
     async def answer(given: State, context: NodeContext) -> Result:
         before = [*earlier(given), *context.conversation.messages]
-        talk = Talk([*before, as_message(given)])
+        asked = as_message(given) or await as_long_message(given)
+        talk = Talk([*before, asked])
         system = await one.system(given, context)
         if one.only_talks:
             # Its model may ask for tools, of which it has none to run.

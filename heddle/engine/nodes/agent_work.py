@@ -32,6 +32,7 @@ from heddle.engine.tool_calls import (
     answer_calls,
 )
 from heddle.engine.work import NodeContext
+from heddle.gentle_json import any_long, encode_gently
 from heddle.spec import Agent, Tool
 from plugins_host import Message, ModelResponse, ToolCall
 
@@ -85,9 +86,16 @@ def told(given: State) -> State:
     return {key: value for key, value in given.items() if not key.startswith(RESERVED)}
 
 
-def as_message(given: State) -> Message:
-    """A node's input as an agent is told it."""
+def as_message(given: State) -> Message | None:
+    """A node's input as an agent is told it; None when it is long."""
+    if any_long(given):
+        return None
     return Message("user", msgspec.json.encode(told(given)).decode())
+
+
+async def as_long_message(given: State) -> Message:
+    """The same, however long it is."""
+    return Message("user", (await encode_gently(told(given))).decode())
 
 
 class AgentWork:

@@ -8,6 +8,7 @@ from heddle.engine.model_calls import call_model
 from heddle.engine.state import State
 from heddle.engine.structured import output_schema, read_structured, single_text
 from heddle.engine.work import NodeContext, Result, Waiting
+from heddle.gentle_json import any_long, encode_gently, is_long
 from heddle.spec import LlmNode, render, render_briefly
 from plugins_host import Message
 
@@ -40,7 +41,13 @@ async def fill(template: str, given: State, context: NodeContext) -> str:
         return text
     from heddle.long_work import bounded
 
-    return _filled(await bounded(lambda: render(template, given)), context)
+    # What is put in for a text is that text.
+    values = {
+        name: (await encode_gently(value)).decode() if is_long(value) else value
+        for name, value in given.items()
+        if name in template
+    }
+    return _filled(await bounded(lambda: render(template, values)), context)
 
 
 def fill_briefly(template: str, given: State, context: NodeContext) -> str | None:
@@ -48,6 +55,8 @@ def fill_briefly(template: str, given: State, context: NodeContext) -> str | Non
     and nothing has happened."""
     if "{{" not in template:
         return template
+    if any_long(given):
+        return None
     found = render_briefly(template, given)
     return None if found is None else _filled(found, context)
 

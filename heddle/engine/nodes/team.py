@@ -22,7 +22,14 @@ from heddle.engine.agents import (
 )
 from heddle.engine.conventions import AGENT_RESULT
 from heddle.engine.earlier import earlier
-from heddle.engine.nodes.agent_work import AgentWork, Rounds, Talk, as_message, told
+from heddle.engine.nodes.agent_work import (
+    AgentWork,
+    Rounds,
+    Talk,
+    as_long_message,
+    as_message,
+    told,
+)
 from heddle.engine.signatures import Properties
 from heddle.engine.state import State
 from heddle.engine.tool_calls import AgentAsTool, ToolCallRefused, definition_of
@@ -119,7 +126,8 @@ class _Execution:
     async def run(self, first: str) -> State:
         """What the one who is the user's contact at the end answers."""
         before = [*earlier(self._given), *self._context.conversation.messages]
-        talk = Talk([*before, as_message(self._given)])
+        asked = as_message(self._given) or await as_long_message(self._given)
+        talk = Talk([*before, asked])
         name = first
         while True:
             output = await self._work(name, talk, (name,), self._context, self._given)

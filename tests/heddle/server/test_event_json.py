@@ -16,7 +16,9 @@ from heddle.events import (
     TokenDelta,
     Warned,
 )
-from heddle.server.event_json import LARGE, EventEncoder, encode_result
+from heddle.gentle_json import AT_ONCE
+from heddle.server import event_json
+from heddle.server.event_json import LARGE, EventEncoder
 from plugins_host.conversation import Usage
 
 VALUES: st.SearchStrategy[Any] = st.one_of(
@@ -95,7 +97,7 @@ def test_large_values_are_let_go_with_the_state_that_they_were_in() -> None:
 
 def test_a_known_result_is_spliced() -> None:
     result = {"a": [1, 2]}
-    raw = encode_result(result)
+    raw = EventEncoder(str).encode_result(result)
     assert bytes(raw) == b'{"a":[1,2]}'
     (data,) = EventEncoder(str).encode([FlowCompleted(result)], (result, Raw(b"{}")))
     assert data == b'{"type":"flow_complete","state":{}}'
@@ -133,3 +135,32 @@ def test_what_needs_a_closer_look_is_not_encoded_together() -> None:
     assert EventEncoder(str).encode_together(good) is not None
     for each in wrong:
         assert EventEncoder(str).encode_together([*good, each]) is None
+
+
+async def test_a_long_value_that_was_learned_is_not_encoded_again(monkeypatch: Any) -> None:
+    value = [[number] for number in range(AT_ONCE)]
+    state = {"a": value, "b": 1}
+    encoder = EventEncoder(str)
+    await encoder.learn(state)
+    encode, given = event_json._encode, list[Any]()
+
+    def noting(anything: Any) -> bytes:
+        given.append(anything)
+        return encode(anything)
+
+    monkeypatch.setattr(event_json, "_encode", noting)
+    events: list[Event] = [
+        NodeStarted("n", "T", state, 1),
+        NodeCompleted("n", "T", {"a": value}, 1),
+    ]
+    assert encoder.encode_together(events) is None
+    assert encoder.encode(events) == [encode(each) for each in events]
+    assert encoder.encode_result(state) == Raw(encode(state))
+    assert value not in given
+    assert all(each["a"] is not value for each in given if isinstance(each, dict))
+
+
+async def test_what_has_no_json_is_not_learned() -> None:
+    encoder = EventEncoder(str)
+    await encoder.learn({"a": [[object()]] * AT_ONCE})
+    assert b'"warning"' in encoder.encode([NodeStarted("n", "T", {"a": object()}, 1)])[0]

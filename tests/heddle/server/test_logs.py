@@ -75,19 +75,6 @@ def test_python_s_logging_ends_up_here_with_its_traceback() -> None:
     assert "ValueError: deep" in told["traceback"]
 
 
-def test_who_nobody_reads_waits_for_nobody_and_counts_what_is_lost() -> None:
-    pipe = Pipe()
-    os.set_blocking(pipe.writes, False)
-    log = ServerLog(json=True, descriptor=pipe.writes)
-    began = time.monotonic()
-    for _ in range(3 * MAX_WAITING):
-        log.say("info", "run", text="x" * 50)
-    assert time.monotonic() - began < 30
-    log.close()
-    text = pipe.text()
-    assert 0 < len(text.splitlines()) < 3 * MAX_WAITING
-
-
 @pytest.mark.parametrize("json_", [True, False])
 @pytest.mark.parametrize("always", [{}, {"worker": 1}])
 def test_a_run_s_line_looks_like_any_other(*, json_: bool, always: dict[str, int]) -> None:
@@ -108,3 +95,16 @@ def test_a_run_s_line_looks_like_any_other(*, json_: bool, always: dict[str, int
     else:
         assert first.split(" ", 1)[1] == other.split(" ", 1)[1]
     assert "1970-01-01T00:00:01.500Z" in first
+
+
+def test_who_nobody_reads_waits_for_nobody_and_counts_what_is_lost() -> None:
+    pipe = Pipe()
+    os.set_blocking(pipe.writes, False)
+    log = ServerLog(json=True, descriptor=pipe.writes)
+    began = time.monotonic()
+    for _ in range(3 * MAX_WAITING):
+        log.say("info", "run", text="x" * 50)
+    assert time.monotonic() - began < 30
+    log.close()
+    text = pipe.text()
+    assert 0 < len(text.splitlines()) < 3 * MAX_WAITING
