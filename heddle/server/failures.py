@@ -13,6 +13,7 @@ from heddle.engine.faults import InputsRefused, RunTimedOut
 from heddle.installation import NotServedYet, TypeTaken
 from heddle.launch import ToolsMissing
 from heddle.server.endings import Conceal, RunCancelled, ShownError, Stop, shown
+from heddle.server.history import LIMITS
 from heddle.server.http import JSON, HeaderPairs, Refusal, Response, error_body
 from heddle.server.runs import Draining, TooManyRuns
 from heddle.spec import DocumentError, EffortExceeded
@@ -56,6 +57,16 @@ def told(error: Fault, conceal: Conceal) -> ShownError:
     if isinstance(error, Refusal):
         return ShownError(error.type, conceal(str(error)))
     return shown(error, conceal)
+
+
+def unknown_run() -> Refusal:
+    """There is no such run, or there is none any more."""
+    return Refusal(
+        404,
+        "no such run is in memory",
+        fix="GET /v1/runs lists those that are. Of runs that have ended the last "
+        f"{LIMITS.runs:,} are kept, until the server stops.",
+    )
 
 
 def headers_of(error: Fault) -> HeaderPairs:

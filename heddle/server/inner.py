@@ -15,11 +15,10 @@ import trio
 from heddle.server import numbers, run_routes, socket_frames
 from heddle.server.event_log import Batch
 from heddle.server.event_reader import Item, Lagged, Reader
-from heddle.server.failures import failure_response
+from heddle.server.failures import failure_response, unknown_run
 from heddle.server.http import (
     JSON,
     Answer,
-    Refusal,
     Request,
     Response,
     Server,
@@ -69,7 +68,7 @@ class Inner:
 def _follow(service: Service, request: Request, identity: str) -> Answer:
     run = service.runs.get(identity)
     if run is None:
-        raise Refusal(404, "no such run is in memory")
+        raise unknown_run()
     start = run_routes.count(request, "from") or 1
     log = run.log
 

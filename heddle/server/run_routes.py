@@ -9,7 +9,7 @@ from heddle.launch import ToolsMissing
 from heddle.server.endings import Completed, Status, Stop
 from heddle.server.event_log import LIMITS, Batch
 from heddle.server.event_reader import Item, Lagged, Reader
-from heddle.server.failures import failure_response, status_of, told
+from heddle.server.failures import failure_response, status_of, told, unknown_run
 from heddle.server.http import (
     JSON,
     Answer,
@@ -296,11 +296,6 @@ def _known(service: Service, identity: str) -> RunHandle:
     if run is None:
         raise unknown_run()
     return run
-
-
-def unknown_run() -> Refusal:
-    """There is no such run, or there is none any more."""
-    return Refusal(404, "no such run is in memory")
 
 
 async def body_of(request: Request) -> bytes:

@@ -22,7 +22,7 @@ from heddle.server import socket_frames
 from heddle.server.endings import ShownError, Stop
 from heddle.server.event_log import Batch
 from heddle.server.event_reader import Lagged, Reader
-from heddle.server.failures import status_of, told
+from heddle.server.failures import status_of, told, unknown_run
 from heddle.server.http import Refusal, Request, Upgrade
 from heddle.server.run_handle import CancelOutcome, RunHandle
 from heddle.server.service import Service
@@ -313,7 +313,7 @@ class Session:
     def _found(self, fields: Mapping[str, Raw]) -> RunHandle:
         run = self._service.runs.get(read_field(fields, "run", Text))
         if run is None:
-            raise Refusal(404, "no such run is in memory")
+            raise unknown_run()
         return run
 
     def _elsewhere(self, run: str) -> int | None:
@@ -327,7 +327,7 @@ class Session:
         if answer.status == 409:
             raise Refusal(409, "this run has ended already")
         if answer.status != 202:
-            raise Refusal(404, "no such run is in memory")
+            raise unknown_run()
 
     def _follow_elsewhere(self, row: int, run: str, start: int) -> None:
         from heddle.server.workers import Remote

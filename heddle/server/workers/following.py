@@ -11,7 +11,7 @@ from typing import Final
 
 import trio
 
-from heddle.server.http import Refusal
+from heddle.server.failures import unknown_run
 from heddle.server.workers.peers import Incoming, Peers
 
 MORE: Final = 0
@@ -65,7 +65,7 @@ class Remote:
             incoming = await peers.open(row, "GET", f"/-/follow/{self.run}", query)
             try:
                 if incoming.status != 200:
-                    raise Refusal(404, "no such run is in memory")
+                    raise unknown_run()
                 await self._read(incoming)
             finally:
                 incoming.close()

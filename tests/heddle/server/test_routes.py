@@ -463,6 +463,19 @@ def test_what_is_not_there_is_a_404(served: Served, method: str, path: str) -> N
     assert (done.status, done.error[0]) == (404, "not_found")
 
 
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("GET", "/v1/runs/x"), ("GET", "/v1/runs/x/events"), ("DELETE", "/v1/runs/x")],
+)
+def test_a_run_that_is_not_there_says_which_ones_are(
+    served: Served, method: str, path: str
+) -> None:
+    assert served.ask(method, path).error[1] == (
+        "no such run is in memory. GET /v1/runs lists those that are. Of runs that have "
+        "ended the last 1,000 are kept, until the server stops."
+    )
+
+
 def test_a_run_that_has_ended_cannot_be_cancelled(served: Served) -> None:
     run = served.ask("POST", "/v1/runs", {"flow": STRAIGHT}).json["run"]
     assert served.ask("DELETE", f"/v1/runs/{run}").status == 409
