@@ -66,10 +66,12 @@ WITH_FLOW: Final = "heddle run flow.json --plugin {folder}/{module}.json"
 KINDS: Final[Mapping[str, Kind]] = {
     "middleware": Kind(
         "a policy that gates tool calls",
-        f"""And with a flow that uses tools:
+        f"""And with a flow that uses tools, such as that of heddle init, with its fox:
 
   {WITH_FLOW} --tools-dir tools \\
-    --plugin-config {{Type}}='{{{{"words": ["rm"]}}}}'
+    --plugin-config {{Type}}='{{{{"words": ["fox"]}}}}'
+
+Without these words it refuses 'rm -rf' and 'sudo'. --verbose shows what it lets pass.
 """,
     ),
     "node": Kind(

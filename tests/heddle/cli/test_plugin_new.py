@@ -1,5 +1,7 @@
 """``heddle plugin``: what it writes runs at once, and a check tells what is wrong."""
 
+import re
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -129,6 +131,25 @@ def test_the_commands_that_it_shows_can_be_typed(heddle: Heddle) -> None:
     shown = heddle("plugin", "new", "my policies/gate").stdout
     assert "  (cd 'my policies/gate' && python test_gate.py)\n" in shown
     assert "  heddle plugin check 'my policies/gate'/gate.json\n" in shown
+
+
+@pytest.mark.parametrize("language", ["py", pytest.param("js", marks=needs_node)])
+def test_the_run_that_it_shows_is_one_in_which_the_policy_does_something(
+    heddle: Heddle, tmp_path: Path, language: str
+) -> None:
+    shutil.copytree(TEMPLATES.parent / "demo", tmp_path, dirs_exist_ok=True)
+    shown = heddle("plugin", "new", "my-gate", "--language", language).stdout
+    (found,) = re.findall(r"^  heddle (run .*?[^\\])$", shown, re.DOTALL | re.MULTILINE)
+    command = shlex.split(found.replace("\\\n", " "))
+
+    done = heddle(*command)
+    assert (
+        "! middleware 'MyGate' of plugin 'my-gate', toolCall.before: refuses" in done.stderr
+    )
+    assert "'fox' is not allowed" in done.stderr
+
+    without = heddle(*command[: command.index("--plugin-config")], "--verbose")
+    assert "[info] found nothing forbidden in a call of count_words" in without.stderr
 
 
 def test_nothing_is_overwritten(heddle: Heddle, tmp_path: Path) -> None:
