@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
-import trio
 
 AT_ONCE: Final = 8192
 """Values that are encoded at once, in at most some 2 ms."""
@@ -42,10 +41,13 @@ async def encode_gently(value: Any) -> bytes:
     Raises:
         Exception: As that does, for what has no JSON.
     """
+    # Documents are compiled with this module, and checked without trio.
+    from trio.lowlevel import checkpoint
+
     pieces: list[bytes] = []
     for piece in _pieces(value):
         pieces.append(piece)
-        await trio.lowlevel.checkpoint()
+        await checkpoint()
     return b"".join(pieces)
 
 

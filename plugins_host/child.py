@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 import trio
 
+from plugins_host.guard import Guard
 from plugins_host.pipes import CHUNK, ROOM, Inlet, Outlet, PipeInlet, PipeOutlet, open_pipe
 from plugins_host.program import PluginProgram
 
@@ -60,13 +61,21 @@ class ProcessChild:
     """A real process. Its pipes outlive it: what it wrote last is read after its end."""
 
     def __init__(
-        self, process: trio.Process, outlet: Outlet, inlet: Inlet, errors: Inlet
+        self,
+        process: trio.Process,
+        outlet: Outlet,
+        inlet: Inlet,
+        errors: Inlet,
+        guard: Guard | None = None,
     ) -> None:
         self.pid = process.pid
         self.outlet = outlet
         self.inlet = inlet
         self.errors = errors
         self._process = process
+        self._guard = guard
+        if guard is not None:
+            guard.begins(self.pid, ends_itself=True)
 
     async def wait(self) -> int:
         """Wait for its end; its exit status, below 0 for a signal."""
@@ -80,6 +89,8 @@ class ProcessChild:
         """
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
+        if self._guard is not None:
+            self._guard.ended(self.pid)
 
 
 # What is missing when these are not found.
@@ -90,8 +101,10 @@ _RUNTIMES: Final[Mapping[str, str]] = {
 }
 
 
-async def spawn(program: PluginProgram) -> Child:
+async def spawn(program: PluginProgram, guard: Guard | None = None) -> Child:
     """Start the process, its three streams in pipes, in a session of its own.
+
+    ``guard`` ends it when this process is killed and it is stuck.
 
     Raises:
         SpawnError: There is no such program, or it cannot be run.
@@ -126,7 +139,7 @@ async def spawn(program: PluginProgram) -> Child:
         except (OSError, ValueError, RuntimeError, subprocess.SubprocessError) as error:
             raise _cannot_run(program, error) from error
         ours.pop_all()
-    return ProcessChild(process, outlet, inlet, errors)
+    return ProcessChild(process, outlet, inlet, errors, guard)
 
 
 def _cannot_run(program: PluginProgram, error: Exception) -> SpawnError:

@@ -5,7 +5,8 @@ and end when the context is left.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -81,13 +82,18 @@ async def open_plugins(
         yield NONE_OPEN
         return
     from plugins_host import Fleet, OutOfProcess
+    from plugins_host.child import spawn
+    from plugins_host.guard import guarding
 
     programs = [
         plugin.home.program
         for plugin in loaded.plugins
         if isinstance(plugin.home, OutOfProcess) and plugin.home.program is not None
     ]
-    async with Fleet(programs, log=log) as fleet:
+    async with AsyncExitStack() as stack:
+        guard = stack.enter_context(guarding()) if programs else None
+        fleet = Fleet(programs, log=log, spawn=partial(spawn, guard=guard))
+        await stack.enter_async_context(fleet)
         if watch is not None:
             watch.installed(fleet)
         if start:

@@ -36,6 +36,7 @@ from heddle.remote.errors import (
     RemoteTimedOut,
     RemoteUnreachable,
 )
+from plugins_host.guard import Guard
 
 MAX_ANSWER: Final = 16 * 1024 * 1024
 """Bytes of an answer. It becomes part of a run's state, which is one JSON object."""
@@ -78,6 +79,7 @@ class RemoteClient:
         self._connector = Connector(permit, ADVICE)
         self._pools: dict[tuple[Destination, Proxy | None], Pool] = {}
         self._closed = False
+        self.guard = Guard()
 
     @property
     def open_connections(self) -> int:
@@ -90,6 +92,7 @@ class RemoteClient:
         for pool in self._pools.values():
             pool.retire()
         self._connector.close()
+        self.guard.close()
         await trio.lowlevel.checkpoint()
 
     async def send(self, request: HttpRequest, *, where: str, seconds: float) -> HttpAnswer:

@@ -35,6 +35,7 @@ from heddle.spec import (
     StreamableHTTPmTLSTransport,
 )
 from heddle.tools.group import ProcessGroup
+from plugins_host.guard import Guard
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
@@ -58,18 +59,21 @@ _LOG: Final = logging.getLogger("heddle.mcp")
 def open_transport(transport: Component, client: "RemoteClient") -> Any:
     """The SDK's transport for this one; a context that gives two streams."""
     if isinstance(transport, StdioTransport):
-        return _process(transport)
+        return _process(transport, client.guard)
     assert isinstance(transport, RemoteTransport), "others are refused with the document"
     return _http(transport, client)
 
 
 @asynccontextmanager
-async def _process(transport: StdioTransport) -> "AsyncGenerator[TransportStreams, None]":
+async def _process(
+    transport: StdioTransport, guard: Guard
+) -> "AsyncGenerator[TransportStreams, None]":
     """A server as a process, with little of heddle's environment, in a group of its own.
 
     Its stderr goes to the log. In the end it has a moment to go by itself; then the group
     is ended, so that nothing it has started stays.
     """
+    await trio.to_thread.run_sync(guard.prepare)
     process = await trio.lowlevel.open_process(
         [transport.command, *transport.args],
         stdin=subprocess.PIPE,
@@ -83,6 +87,7 @@ async def _process(transport: StdioTransport) -> "AsyncGenerator[TransportStream
     assert process.stdin is not None
     assert process.stdout is not None
     assert process.stderr is not None
+    guard.begins(process.pid, ends_itself=True)
     to_session, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     outgoing, from_session = anyio.create_memory_object_stream[SessionMessage](0)
     async with trio.open_nursery() as nursery:
@@ -96,6 +101,7 @@ async def _process(transport: StdioTransport) -> "AsyncGenerator[TransportStream
                 incoming.close()
                 outgoing.close()
                 await _end(process)
+                guard.ended(process.pid)
             nursery.cancel_scope.cancel()
 
 

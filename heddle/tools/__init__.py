@@ -23,7 +23,6 @@ from heddle.tools.faults import (
     WorkspaceFailed,
 )
 from heddle.tools.group import end_processes_in
-from heddle.tools.guard import Guard
 from heddle.tools.process import run_program
 from heddle.tools.registry import ToolProgram, find_tools
 from heddle.tools.served import ServedTool, ToolInputRefused, ToolPluginFailed
@@ -31,7 +30,6 @@ from heddle.tools.slots import Slots
 from heddle.tools.workspace import Mount, Workspace, open_workspace, remove_tree
 
 __all__ = [
-    "Guard",
     "Mount",
     "ServedTool",
     "Slots",

@@ -8,13 +8,13 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias, cast
 
 from heddle.tools.faults import ToolFault, ToolUnusable, UnknownTool
-from heddle.tools.guard import Guard
 from heddle.tools.process import run_program
 from heddle.tools.registry import ToolProgram, find_tools
 from heddle.tools.served import ServedTool
 from heddle.tools.slots import Slots
 from heddle.tools.workspace import Workspace
 from plugins_host import CallServices, one_of
+from plugins_host.guard import Guard
 
 # Seconds one execution may take.
 TIMEOUT: Final = 30.0

@@ -27,10 +27,10 @@ import trio
 from heddle.tools.answer import MAX_OUTPUT, read_answer
 from heddle.tools.faults import ToolAnswerInvalid, ToolFailed, ToolTimedOut
 from heddle.tools.group import ProcessGroup
-from heddle.tools.guard import Guard
 from heddle.tools.registry import ToolProgram
 from heddle.tools.starting import cannot_start
 from heddle.tools.workspace import Workspace
+from plugins_host.guard import Guard
 
 # Seconds between SIGTERM and SIGKILL. Long enough to remove a lock file, short enough
 # that an interrupted command line is back within two seconds.

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -363,3 +364,37 @@ def test_a_transport_that_can_not_be_used_is_refused_with_the_document(
         with pytest.raises(DocumentError) as caught:
             make_plan(read_document(document(plain)))
         assert words in str(caught.value)
+
+
+KILLED = """
+import os, signal, sys
+import trio
+from heddle.remote.client import RemoteClient
+from heddle.remote.mcp_transports import open_transport
+from heddle.spec import StdioTransport
+
+STUCK = "echo $$ > pid.new; mv pid.new pid; while :; do :; done"
+
+async def main():
+    transport = StdioTransport(
+        id="t", name="t", command="/bin/sh", args=("-c", STUCK), cwd=os.getcwd()
+    )
+    async with open_transport(transport, RemoteClient(environ={})):
+        while not os.path.exists("pid"):
+            await trio.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+trio.run(main)
+"""
+
+
+def test_a_tool_server_that_is_stuck_ends_when_heddle_is_killed(tmp_path: Path) -> None:
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED], check=False, cwd=tmp_path, timeout=60
+    )
+    assert killed.returncode == -signal.SIGKILL
+    server = int((tmp_path / "pid").read_text())
+    until = time.monotonic() + 30
+    while lives_in(server, server):
+        assert time.monotonic() < until
+        time.sleep(0.01)

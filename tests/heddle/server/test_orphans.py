@@ -1,5 +1,6 @@
 """What is left when a process of the server is killed, and who ends it."""
 
+import json
 import os
 import signal
 import subprocess
@@ -101,3 +102,35 @@ def test_tools_of_a_killed_server_end_when_another_starts(tmp_path: Path) -> Non
         served.until(lambda: not lives(tool))
         assert not list((tmp_path / "tmp").glob("*/*"))
     assert not list((tmp_path / "tmp").iterdir())
+
+
+STUCK = """
+from pathlib import Path
+
+from heddle.plugin import serve
+
+def before(event, ctx):
+    Path("begun").write_text("x")
+    while True:
+        pass
+
+serve({"Stuck": {"node": {"before": before}}})
+"""
+
+
+def test_a_plugin_that_is_stuck_ends_when_its_server_is_killed(tmp_path: Path) -> None:
+    (tmp_path / "stuck.py").write_text(STUCK)
+    part = {
+        "componentType": "Stuck",
+        "kind": "middleware",
+        "seams": {"node": ["before"]},
+    }
+    manifest = {"name": "stuck", "version": "1", "components": [part]}
+    (tmp_path / "stuck.json").write_text(json.dumps(manifest))
+    with server(tmp_path, "--plugin", "stuck.json") as served:
+        (plugin,) = children(served.process.pid)
+        with served.opened("POST", "/v1/runs?detach=true", {"flow": STRAIGHT}):
+            served.until((tmp_path / "begun").exists)
+        os.kill(served.process.pid, signal.SIGKILL)
+        served.ended()
+        served.until(lambda: not lives(plugin))

@@ -9,14 +9,14 @@ from contextlib import suppress
 
 import pytest
 
-from heddle.tools import Guard
+from plugins_host.guard import Guard
 
 PATIENCE = 30.0
 STUBBORN = ("/bin/sh", "-c", "trap '' TERM; echo; while :; do sleep 60 & wait $!; done")
 
 KILLED = """
 import os, signal, sys
-from heddle.tools import Guard
+from plugins_host.guard import Guard
 
 guard = Guard()
 for group in sys.argv[1:]:
@@ -136,3 +136,42 @@ def test_without_a_shell_tools_are_not_guarded_and_nothing_fails(
     guard.begins(1)
     guard.ended(1)
     guard.close()
+
+
+KILLED_TOO = """
+import os, signal, sys
+from plugins_host.guard import Guard
+
+guard = Guard()
+for group in sys.argv[1:]:
+    guard.begins(int(group), ends_itself=True)
+guard.ended(int(sys.argv[2]))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_who_ends_by_itself_is_given_time_to_and_who_does_not_is_ended() -> None:
+    tidy, spared, stuck = (
+        subprocess.Popen(
+            ["/bin/sh", "-c", f"trap 'exit 9' TERM; echo; {then}"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        for then in ("read line; sleep 0.2; exit 7", "read line", "while :; do :; done")
+    )
+    everyone = (tidy, spared, stuck)
+    for each in everyone:
+        assert each.stdout is not None
+        each.stdout.readline()
+    groups = [str(each.pid) for each in everyone]
+    subprocess.run([sys.executable, "-c", KILLED_TOO, *groups], check=False)
+    assert tidy.stdin is not None
+    tidy.stdin.close()
+    assert ends(tidy) == 7
+    assert ends(stuck) == -signal.SIGKILL
+    assert spared.poll() is None
+    for each in everyone:
+        each.kill()
+        with each:
+            pass

@@ -1,18 +1,23 @@
-"""A process that outlives heddle by a second, and ends the tools that a kill left behind.
+"""A process that outlives heddle by a second, and ends what a kill of it left behind.
 
     heddle -- "+ 4711", "- 4711" --> guard     process groups that begin and have ended
-    heddle is killed: end of file --> guard    SIGTERM to those that are left, then SIGKILL
+    heddle -- "~ 4712" ------------> guard     one that has a second to end by itself
+    heddle is killed: end of file -> guard     SIGTERM to those that are left, then SIGKILL
 
-A tool leads a group of its own, so what kills heddle does not reach it, and heddle, killed
-with SIGKILL, can do nothing more. The guard is a shell that reads lines: it is there from
-the first tool on, one for all of them, and costs a tool two writes to a pipe.
+Tools, plugins and tool servers lead groups of their own, so what kills heddle does not
+reach them, and heddle, killed with SIGKILL, can do nothing more. Plugins and tool servers
+see the end of their input and have things to put in order; those that are stuck do not see
+it. The guard is a shell that reads lines: it is there from the first process on, one for
+all of them, and costs each two writes to a pipe.
 """
 
 import os
 import signal
 import subprocess
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from itertools import starmap
 from typing import Final
 
 _SCRIPT: Final = """
@@ -22,16 +27,21 @@ exec 3<&0
     groups=' '
     while read -r what group; do
         case $what in
-            +) groups="$groups$group " ;;
-            -) case "$groups" in
-                   *" $group "*) groups="${groups%% $group *} ${groups#* $group }" ;;
-               esac ;;
+            -) for was in "+$group" "~$group"; do
+                   case "$groups" in
+                       *" $was "*) groups="${groups%% "$was" *} ${groups#* "$was" }" ;;
+                   esac
+               done ;;
+            *) groups="$groups$what$group " ;;
         esac
     done
     for signal in TERM KILL; do
         left=
-        for group in $groups; do
-            kill -s $signal -- -$group && left=1
+        for each in $groups; do
+            case $signal$each in
+                TERM~*) kill -s 0 -- "-${each#?}" && left=1 ;;
+                *) kill -s $signal -- "-${each#?}" && left=1 ;;
+            esac
         done
         test -z "$left" || sleep 1
     done
@@ -45,13 +55,14 @@ that are for heddle and all that it started. The outer one tells its number."""
 class Guard:
     """Knows which groups are alive, in a process of its own. Starts with the first one.
 
-    Whatever goes wrong with it is no tool's trouble: the tools are not guarded then.
+    Whatever goes wrong with it is nobody's trouble: they are not guarded then.
     """
 
     def __init__(self) -> None:
         self._pipe: int | None = None
         self._pid: int | None = None
-        self._groups: set[int] = set()
+        # Whether each ends by itself, if it can.
+        self._groups: dict[int, bool] = {}
         # Tools are started in threads.
         self._lock = threading.Lock()
 
@@ -63,17 +74,23 @@ class Guard:
         with self._lock:
             self._prepare()
 
-    def begins(self, group: int) -> None:
-        """A group is there from now on."""
+    def begins(self, group: int, *, ends_itself: bool = False) -> None:
+        """A group is there from now on.
+
+        Args:
+            group: The number of the group, and of the process that leads it.
+            ends_itself: Whether it ends when heddle does, unless it is stuck; then it is
+                given a second to.
+        """
         with self._lock:
-            self._groups.add(group)
-            if self._pipe is None or not self._tell(b"+ %d\n" % group):
+            self._groups[group] = ends_itself
+            if self._pipe is None or not self._tell(_begun(group, ends_itself)):
                 self._prepare()
 
     def ended(self, group: int) -> None:
         """A group is gone, and its number may come to be another's."""
         with self._lock:
-            self._groups.discard(group)
+            self._groups.pop(group, None)
             if self._pipe is not None:
                 self._tell(b"- %d\n" % group)
 
@@ -91,7 +108,7 @@ class Guard:
         with suppress(OSError, ValueError, subprocess.SubprocessError):
             self._start()
             if self._groups:
-                self._tell(b"".join(b"+ %d\n" % each for each in self._groups))
+                self._tell(b"".join(starmap(_begun, self._groups.items())))
 
     def _start(self) -> None:
         read, write = os.pipe()
@@ -139,3 +156,19 @@ class Guard:
         pipe, self._pipe, self._pid = self._pipe, None, None
         if pipe is not None:
             os.close(pipe)
+
+
+@contextmanager
+def guarding() -> Iterator[Guard]:
+    """A guard that comes to be beside what begins in the block, and is closed behind it."""
+    guard = Guard()
+    # It takes as long as a small program does to start, and so do those it is for.
+    threading.Thread(target=guard.prepare, name="guard", daemon=True).start()
+    try:
+        yield guard
+    finally:
+        guard.close()
+
+
+def _begun(group: int, ends_itself: bool) -> bytes:
+    return b"%b %d\n" % (b"~" if ends_itself else b"+", group)
