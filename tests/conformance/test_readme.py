@@ -67,6 +67,7 @@ def test_the_demo_reports_on_the_repository_under_its_policies(tmp_path: Path) -
         in done.stderr
     )
     assert "destructive command: rm" in done.stderr
+    assert done.stderr.count("[plugin:RoundBudget:round]") == 3
 
 
 def test_the_demo_takes_a_real_model(tmp_path: Path, endpoint: str) -> None:
