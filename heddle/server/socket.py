@@ -51,6 +51,9 @@ MAX_UNREAD: Final = 1024
 WRITE_BYTES: Final = 256 * 1024
 """Collected for one write, before a client that reads slowly holds more."""
 
+ALONE_BYTES: Final = 16 * 1024
+"""A message this long is written by itself: to copy it costs more than another write."""
+
 LONGEST_REF: Final = 256
 ENVELOPE: Final = 64 * 1024
 """Bytes of a message beside the flow and inputs in it."""
@@ -390,7 +393,7 @@ class Session:
         ):
             self._to_write.set()
             return
-        data = self._collect()
+        data = b"".join(self._collect())
         if data:
             self._unsent = not self._stream.send_at_once(data)
         if self._unsent or self._ready:
@@ -400,11 +403,12 @@ class Session:
         """Write what there is, as the client takes it."""
         while True:
             # What is left of a write that could not be whole at once goes first.
-            data = b"" if self._unsent else self._collect()
-            if data or self._unsent:
+            parts = [b""] if self._unsent else self._collect()
+            if parts:
                 self._unsent = False
-                if self._socket.closed is None:
-                    await self._stream.send_all(data)
+                for part in parts:
+                    if self._socket.closed is None:
+                        await self._stream.send_all(part)
                 self._room.set()
             elif self._leaving and not self._busy:
                 await self._socket.aclose(GOING_AWAY, "draining")
@@ -421,24 +425,30 @@ class Session:
         watches = self._watch is not None and self._service.runs.active > 0
         return bool(self._own or self._followed or watches)
 
-    def _collect(self) -> bytes:
-        """What waits for the client, a part of each run's in turn."""
+    def _collect(self) -> list[bytes]:
+        """What waits for the client, a part of each run's in turn; each is a write."""
         parts: list[bytes] = []
+        short: list[bytes] = []
         size = 0
         while True:
             # What was said about a run comes before what is read of it.
             if self._outbox:
-                parts.append(socket_frames.message(tuple(self._outbox)))
+                short.append(socket_frames.message(tuple(self._outbox)))
                 self._outbox.clear()
             if self._watch is not None and self._watch.due:
-                parts.append(socket_frames.frame(self._watch.message()))
+                short.append(socket_frames.frame(self._watch.message()))
             if not self._ready or size >= WRITE_BYTES:
-                return b"".join(parts)
-            reader = self._ready.popleft()
-            part = self._next(reader)
+                break
+            part = self._next(self._ready.popleft())
             size += len(part)
-            if part:
-                parts.append(part)
+            if len(part) < ALONE_BYTES:
+                short.append(part)
+                continue
+            parts.append(b"".join(short))
+            short.clear()
+            parts.append(part)
+        parts.append(b"".join(short))
+        return [part for part in parts if part]
 
     def _next(self, reader: "Reader | Remote") -> bytes:
         """The next message of a run; nothing when its reader has to wait."""

@@ -17,6 +17,7 @@ from trio.testing import (
 )
 from trio_websocket import ConnectionClosed, WebSocketConnection, wrap_client_stream
 
+from heddle.events import TokenDelta
 from heddle.server import socket, socket_input, socket_stream
 from heddle.server.run_handle import RunHandle
 from heddle.server.runs import Runs
@@ -262,3 +263,45 @@ async def test_who_asks_and_never_reads_is_not_listened_to(
         while pongs < 100:
             pongs += bytes(await found.client.receive_some()).count(b'"pong"')
         assert sent == 100
+
+
+async def test_short_messages_share_a_write_and_a_long_one_has_its_own() -> None:
+    writes: list[bytes] = []
+
+    def recorded() -> tuple[Stream, Stream]:
+        client, stream = memory_stream_pair()
+
+        async def record() -> None:
+            writes.append(bytes(stream.send_stream.get_data_nowait()))
+            client.receive_stream.put_data(writes[-1])
+
+        stream.send_stream.send_all_hook = record
+        return client, stream
+
+    async with served(recorded) as found, speaking(found) as ws:
+        first, second, third = (
+            found.runs.start(PREPARED, {}, stream=True, detached=True, flow="f")
+            for _ in range(3)
+        )
+        # Each tells of its beginning first, when its task has its turn.
+        await wait_all_tasks_blocked()
+        for run in (first, second, third):
+            await ws.send_message(json.dumps({"type": "subscribe", "run": run.id}))
+        await wait_all_tasks_blocked()
+        await told(ws)
+
+        async def written(*sizes: int) -> list[int]:
+            """How often each run is told of in each write, when all have an event."""
+            await wait_all_tasks_blocked()
+            writes.clear()
+            for run, size in zip((first, second, third), sizes, strict=True):
+                run.log.append(TokenDelta("ask", "x" * size))
+            await wait_all_tasks_blocked()
+            return [each.count(b'"type":"event"') for each in writes]
+
+        long = 2 * socket.ALONE_BYTES
+        assert await written(10, 10, 10) == [3]
+        assert await written(10, long, 10) == [1, 1, 1]
+        assert await written(10, 10, long) == [2, 1]
+        seen = [each["run"] for each in await told(ws) if each["type"] == "event"]
+        assert seen == [first.id, second.id, third.id] * 3
