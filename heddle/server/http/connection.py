@@ -46,6 +46,9 @@ from heddle.server.http.wire import READ, Gone, Wire
 
 _NOTHING: Final = b""
 
+_ON_ITS_WAY: Final = 0.5
+"""Seconds that a server that stops waits for the first request of a new connection."""
+
 _Exchange: TypeAlias = tuple[Request, Answer, bytes]
 """A request, what is answered, and the head as it arrived."""
 
@@ -166,6 +169,15 @@ class Connection:
             return False
         self._scope.cancel()
         return True
+
+    def leave(self) -> None:
+        """Make way, unless it is new: what a client connected for is on its way to us, and
+        is given a moment to arrive."""
+        if self._head is not None:
+            self.make_way()
+        elif self.phase is Phase.IDLE:
+            until = trio.current_time() + _ON_ITS_WAY
+            self.wire.wait_to_read(min(self.wire.read_until, until))
 
     # Where a body comes from.
 

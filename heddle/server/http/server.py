@@ -50,6 +50,8 @@ _LONGEST_PAUSE: Final = 1.0
 _LOST_IN_A_ROW: Final = 64
 # Who makes room for others: who has had its answer, who wants nothing, and who has not
 # even said yet what it wants. What a handler works on is never given up.
+# Connections that a server that stops still takes from a listener.
+_REST: Final = 1024
 _MAKES_ROOM: Final = frozenset((Phase.LINGERING, Phase.IDLE, Phase.HEAD))
 # How many of them at once: looking for them means looking at all.
 _EVICTED: Final = 1 / 64
@@ -143,6 +145,7 @@ class Server:
                                     accepting.start_soon(self._accept, listener, clients)
                                 task_status.started()
                                 await trio.sleep_forever()
+                        self._accept_the_rest(clients)
                         self._close_listeners()
                 watching.cancel_scope.cancel()
         finally:
@@ -181,7 +184,7 @@ class Server:
         self._accepting.cancel()
         for connection in tuple(self._connections):
             if connection.phase is Phase.IDLE:
-                connection.make_way()
+                connection.leave()
 
     def _close_listeners(self) -> None:
         for listener in self._listeners:
@@ -224,6 +227,20 @@ class Server:
             if in_a_row >= self._in_a_row:
                 in_a_row = 0
                 await trio.lowlevel.checkpoint()
+
+    def _accept_the_rest(self, clients: trio.Nursery) -> None:
+        """Those who are connected as far as they know: closing would cut them off. Where
+        others accept from the same listeners, they will."""
+        if self._share is not None:
+            return
+        for listener in self._listeners:
+            for _ in range(_REST):
+                try:
+                    sock, address = listener.sock.accept()
+                except OSError:
+                    break
+                wire = self._wire(sock, listener.tls)
+                clients.start_soon(self._serve, self._connection(wire, _name(address)))
 
     @property
     def _full(self) -> bool:

@@ -127,6 +127,27 @@ async def test_a_request_that_is_on_its_way_when_the_server_stops_is_answered() 
         await served.ended.wait()
 
 
+async def test_the_first_request_of_a_connection_may_come_as_the_server_stops() -> None:
+    async with serving(ok) as served, served.connect() as peer:
+        await until(lambda: served.server.connections == 1)
+        served.server.stop(grace=60)
+        await peer.send(GET)
+        assert (await peer.answer()).headers["connection"] == "close"
+        await served.ended.wait()
+
+
+async def test_who_waits_to_be_accepted_when_the_server_stops_is_answered() -> None:
+    async with serving(ok) as served:
+        waiting = [socket.create_connection(("127.0.0.1", served.port)) for _ in range(3)]
+        for each in waiting:
+            each.sendall(GET)
+        served.server.stop(grace=60)
+        await served.ended.wait()
+        for each in waiting:
+            with each, each.makefile("rb") as answer:
+                assert answer.readline() == b"HTTP/1.1 200 OK\r\n"
+
+
 async def test_before_a_server_stops_it_can_say_so_to_everyone() -> None:
     gate = Gate()
     async with serving(gate.handler) as served, served.connect() as busy:
