@@ -53,7 +53,7 @@ from heddle.spec import (
     read_document,
     read_supplied,
 )
-from plugins_host import Fault
+from plugins_host import Fault, near_file
 
 if TYPE_CHECKING:
     from heddle.engine.questions import Person
@@ -257,6 +257,10 @@ def supply(paths: Iterable[str], installed: Installed = NOTHING) -> Supplied:
     return read_supplied(files, formats=installed.formats)
 
 
+DOCUMENTS: Final = (".json", ".yaml", ".yml")
+"""How the names of documents end, but for those of formats that plugins read."""
+
+
 def _read_file(path: str) -> bytes:
     try:
         with Path(path).open("rb") as file:
@@ -267,7 +271,7 @@ def _read_file(path: str) -> bytes:
         raise UnreadableFile(
             f"cannot read it: {error.strerror or error}",
             where=path,
-            fix="Check the path and its permissions.",
+            fix=near_file(path, DOCUMENTS),
         ) from error
     if size > MAX_DOCUMENT:
         raise UnreadableFile(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from plugins_host.faults import Fault, nearest, one_of, sentence
 from plugins_host.json_faults import json_flaw, not_json
 from plugins_host.json_hints import json_hint
+from plugins_host.near_files import near_file
 
 if TYPE_CHECKING:
     from plugins_host.calls import CEILING
@@ -396,6 +397,7 @@ __all__ = [
     "json_hint",
     "load_brought",
     "load_plugins",
+    "near_file",
     "nearest",
     "not_json",
     "one_of",

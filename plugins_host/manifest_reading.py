@@ -30,6 +30,7 @@ from plugins_host.manifest_paths import ManifestPaths
 from plugins_host.manifest_problems import ManifestError, ManifestProblem
 from plugins_host.manifest_schemas import find_schema_problem
 from plugins_host.manifest_words import enum_in, kind_of, shown, wanted
+from plugins_host.near_files import near_file
 from plugins_host.seams import SEAMS, Half, Seam, SubscriptionError, read_subscription
 
 # A manifest with hundreds of tools and their schemas fits; a wrong file named by mistake
@@ -80,7 +81,7 @@ def read_manifest(path: Path, *, builtin_types: Collection[str] = ()) -> Manifes
     except OSError as error:
         raise refuse(
             f"cannot read it: {error.strerror or error}",
-            "Check the path and its permissions.",
+            near_file(file, (".json", ".py")),
         ) from error
     if len(data) > MAX_MANIFEST:
         raise refuse(

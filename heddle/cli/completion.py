@@ -3,7 +3,7 @@
 import click
 
 from heddle.cli.commands import heddle
-from heddle.cli.options import debug_option
+from heddle.cli.options import GuessedChoice, debug_option
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -18,7 +18,7 @@ Examples:
   heddle completion fish > ~/.config/fish/completions/heddle.fish
 """,
 )
-@click.argument("shell", type=click.Choice(SHELLS))
+@click.argument("shell", type=GuessedChoice(SHELLS))
 @debug_option
 def command(shell: str) -> None:
     """Print the script that completes heddle's arguments in SHELL."""

@@ -11,7 +11,7 @@ import click
 
 from heddle.cli.exits import OutputFailed
 from heddle.cli.inputs import check_format
-from heddle.cli.options import debug_option
+from heddle.cli.options import GuessedChoice, debug_option
 from heddle.cli.wording import fit
 from heddle.flags import COUNT, components_option, flow_format_option, plugin_options
 
@@ -45,7 +45,7 @@ Examples:
 @click.option(
     "--format",
     "picture",
-    type=click.Choice(FORMATS),
+    type=GuessedChoice(FORMATS),
     help="What to draw it as.  [default: by the extension of FILE, else text]",
 )
 @click.option(

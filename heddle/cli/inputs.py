@@ -11,7 +11,7 @@ from heddle.cli.exits import WrongUsage
 from heddle.cli.wording import line
 from heddle.cli.wrapping import width_of_stderr
 from heddle.nesting import MAX_DEPTH, too_deep
-from plugins_host import json_flaw, nearest, one_of, sentence
+from plugins_host import json_flaw, near_file, nearest, one_of, sentence
 
 if TYPE_CHECKING:
     from heddle.spec import Formats, Property
@@ -112,7 +112,7 @@ def _read(text: str) -> tuple[str, bytes]:
             raise WrongUsage(
                 f"cannot read it: {reason}",
                 where=where,
-                fix="Check the path and its permissions.",
+                fix=near_file(text[1:], (".json",)),
             ) from error
     try:
         return "--input", text.encode()

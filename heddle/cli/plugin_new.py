@@ -15,7 +15,7 @@ import click
 
 from heddle.cli.exits import WrongUsage
 from heddle.cli.init import CannotWrite, make, undo
-from heddle.cli.options import debug_option
+from heddle.cli.options import GuessedChoice, debug_option
 from heddle.cli.wording import line
 
 TEMPLATES: Final = Path(__file__).parent / "plugins"
@@ -150,14 +150,14 @@ Examples:
 @click.argument("name", type=click.Path())
 @click.option(
     "--kind",
-    type=click.Choice(list(KINDS)),
+    type=GuessedChoice(list(KINDS)),
     default="middleware",
     show_default=True,
     help="What the plugin is.",
 )
 @click.option(
     "--language",
-    type=click.Choice(list(LANGUAGES)),
+    type=GuessedChoice(list(LANGUAGES)),
     default="py",
     show_default=True,
     help="What it is written in.",

@@ -68,7 +68,7 @@ def test_malformed_json_is_told_with_its_line_and_column() -> None:
         ('{"a":' * 201 + "1" + "}" * 201, "nested deeper than 200 levels"),
         ('{"a":' * 100_000, "nested deeper than 200 levels"),
         ("@/no/such/file", "--input @/no/such/file: cannot read it: No such file"),
-        ("@/no/such/file", "Check the path and its permissions."),
+        ("@/no/such/file", "There is no folder '/no/such'."),
         ("@/tmp", "cannot read it: Is a directory"),
         ("@", "cannot read it"),
         ("@\x00", "cannot read it"),

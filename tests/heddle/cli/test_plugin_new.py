@@ -152,6 +152,14 @@ def test_the_run_that_it_shows_is_one_in_which_the_policy_does_something(
     assert "[info] found nothing forbidden in a call of count_words" in without.stderr
 
 
+def test_a_kind_that_is_misspelt_gets_a_guess(heddle: Heddle) -> None:
+    done = heddle("plugin", "new", "gate", "--kind", "middelware")
+    assert done.status == 2
+    assert done.stderr.endswith(" Did you mean 'middleware'?\n")
+    other = heddle("plugin", "new", "gate", "--kind", "x")
+    assert "Did you mean" not in other.stderr
+
+
 def test_nothing_is_overwritten(heddle: Heddle, tmp_path: Path) -> None:
     (tmp_path / "gate").mkdir()
     (tmp_path / "gate" / "mine").touch()

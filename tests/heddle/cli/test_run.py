@@ -426,6 +426,38 @@ def test_a_misspelt_input_is_not_ignored_without_a_word(
     assert "!" not in heddle("run", name, "--input", '{"text": "y"}').stderr
 
 
+@pytest.mark.parametrize(
+    ("named", "says"),
+    [
+        ("flwo.json", "Did you mean 'flow.json'?"),
+        ("flow.jsn", "Did you mean 'flow.json'?"),
+        ("nope.json", "In that folder are: flow.json, other.yaml."),
+        ("flow", "Did you mean 'flow.json'?"),
+        ("./flwo.json", "Did you mean './flow.json'?"),
+        ("no/flow.json", "There is no folder 'no'."),
+        ("empty/flow.json", "Check the path and its permissions."),
+    ],
+)
+def test_a_flow_that_is_not_there_is_looked_for_in_its_folder(
+    heddle: Heddle, flow: WriteFlow, tmp_path: Path, named: str, says: str
+) -> None:
+    flow()
+    (tmp_path / "other.yaml").touch()
+    (tmp_path / "notes.txt").touch()
+    (tmp_path / "empty").mkdir()
+    done = heddle("run", named)
+    assert done.status == 1
+    assert done.stderr.endswith(f"No such file or directory. {says}\n")
+
+
+def test_so_is_a_plugin_and_a_file_of_input(heddle: Heddle, flow: WriteFlow) -> None:
+    name = flow()
+    plugin = heddle("run", name, "--plugin", "flw.json")
+    given = heddle("run", name, "--input", "@flw.json")
+    assert "Did you mean 'flow.json'?" in plugin.stderr
+    assert "Did you mean 'flow.json'?" in given.stderr
+
+
 def test_input_that_is_no_json_is_quoted(heddle: Heddle, flow: WriteFlow) -> None:
     done = heddle("run", flow(), "--input", '{"text": True}')
     assert done.status == 2
