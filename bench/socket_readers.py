@@ -27,6 +27,7 @@ from bench.place import Place
 from bench.socket_frames import masked, messages
 
 _END: Final = re.compile(rb'"type"\s*:\s*"end"')
+_END_WORD: Final = b'"end"'
 # Of the message of the end so much may be in what arrived before the rest of it.
 _CUT: Final = 32
 _MEANWHILE: Final = 256 * 1024
@@ -112,9 +113,15 @@ class _Reader:
         if not data:
             raise Unfollowed("the server hung up on a reader")
         self.data.append(data)
-        # The message of the end may have been cut in two.
+        self.ended = self.ended or self._is_told_of_end(data)
+
+    def _is_told_of_end(self, data: bytes) -> bool:
+        # A plain search first: the pattern takes ten times as long, and is seldom needed.
+        if _END_WORD in data and _END.search(data) is not None:
+            return True
+        # What says so may have been cut in two.
         before = self.data[-2][-_CUT:] if len(self.data) > 1 else b""
-        self.ended = self.ended or _END.search(before + data) is not None
+        return _END.search(before + data[:_CUT]) is not None
 
     def numbers(self) -> list[int]:
         """The sequence numbers that it was told, in their order."""

@@ -1,6 +1,7 @@
 """Servers driven by their URL: one of ours, and small ones that lack what it has."""
 
 import json
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from bench.model_answers import TEXT
 from bench.place import Place
 from bench.processes import heddle_server
 from bench.socket_frames import masked, messages
+from bench.socket_readers import _Reader
 from bench.target import TargetError, target
 
 TINY = Sizes(seconds=0.05, rounds=1, connections=2, wide=(1, 3), events=50, followed=1)
@@ -255,3 +257,17 @@ def test_messages_are_found_between_pings_and_in_pieces() -> None:
     assert list(messages(sent)) == [b"one", b"two", b"y" * 256, long]
     assert list(messages(sent[:-1])) == [b"one", b"two", b"y" * 256]
     assert masked(b"y" * 200)[:4] == b"\x81\xfe\x00\xc8"
+
+
+@pytest.mark.parametrize("cut", range(1, 40))
+def test_the_end_is_seen_wherever_it_is_cut_and_however_it_is_spelt(cut: int) -> None:
+    ours, theirs = socket.socketpair()
+    reader = object.__new__(_Reader)
+    reader.sock, reader.data, reader.ended = ours, [], False
+    event, end = b'{"type":"event","node":"end"}', b'a list, {"type" : "end","run":"r"}'
+    with ours, theirs:
+        for told, ends in ((event, False), (end, True)):
+            for piece in filter(None, (told[:cut], told[cut:])):
+                theirs.sendall(piece)
+                reader.take()
+            assert reader.ended is ends
