@@ -126,7 +126,17 @@ async def test_an_answer_without_the_outputs_fails_the_node(body: Any, words: st
         with pytest.raises(NodeFailed) as caught:
             await ran(api(f"{stub.url}/x", outputs=outputs))
     assert words in str(caught.value)
-    assert "ApiNode 'ask'" in str(caught.value)
+    assert str(caught.value).startswith("node 'ask' (ApiNode): the request ")
+    assert str(caught.value).count("'ask'") == 1
+
+
+async def test_what_fails_names_the_node_once_and_the_address() -> None:
+    async with http_stub(lambda asked: Answer(b"no", status=404)) as stub:
+        with pytest.raises(NodeFailed) as caught:
+            await ran(api(f"{stub.url}/x"))
+    said = f"node 'ask' (ApiNode): GET {stub.url}: answered 404"
+    assert str(caught.value).startswith(said)
+    assert str(caught.value).count("'ask'") == 1
 
 
 async def test_an_error_answer_is_the_nodes_failure_and_policies_see_it() -> None:
