@@ -20,7 +20,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec import Struct
 
-from bench.commands import running
+from bench.commands import INTERRUPTED, ended_as_interrupted, running
 from bench.harness import Answer
 from bench.report import line
 from bench.sizes import quick
@@ -56,16 +56,21 @@ def answers_of(subject: str, *, small: bool) -> Iterator[Answer | Failed]:
 
 
 def main(arguments: list[str]) -> int:
-    """Run it; 0 also when it failed, as that is told."""
+    """Run it; 0 also when it failed, as that is told, and 130 after a Ctrl-C."""
     parser = argparse.ArgumentParser(prog="python -m bench.alone")
     parser.add_argument("subject")
     parser.add_argument("--quick", action="store_true")
     asked = parser.parse_args(arguments)
     module = module_of(asked.subject)
     try:
-        with quick(asked.subject, module) if asked.quick else contextlib.nullcontext():
+        with (
+            ended_as_interrupted(),
+            quick(asked.subject, module) if asked.quick else contextlib.nullcontext(),
+        ):
             for answer in module.run():
                 _say(line(answer))
+    except KeyboardInterrupt:
+        return INTERRUPTED
     except Exception as error:  # noqa: BLE001  whatever it is, the others go on
         traceback.print_exc()
         reason = " ".join(traceback.format_exception_only(error)[-1].split())

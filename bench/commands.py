@@ -93,12 +93,16 @@ def running(command: Sequence[str]) -> Iterator["subprocess.Popen[str]"]:
 
 @contextmanager
 def ended_as_interrupted() -> Iterator[None]:
-    """Whoever ends this process by a signal finds it tidy up as on Ctrl-C."""
+    """Whoever ends this process by a signal finds it tidy up as on Ctrl-C.
+
+    That is heard also where a shell has it ignored, as for what runs in the background.
+    """
 
     def interrupt(number: int, _: FrameType | None) -> None:
         raise SystemExit(128 + number)
 
     before = {number: signal.signal(number, interrupt) for number in _ENDED_BY}
+    before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield
     finally:

@@ -1,6 +1,9 @@
 """What ``python -m bench`` prints, and that every benchmark says what it is about."""
 
 import re
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -12,6 +15,7 @@ import pytest
 from bench import __main__ as command
 from bench import alone
 from bench.alone import Failed, answers_of
+from bench.commands import INTERRUPTED
 from bench.harness import Answer, against_floor
 from bench.numbers import NUMBERS, Number
 from bench.report import summary, table
@@ -138,6 +142,17 @@ def _met(answer: Answer | Failed) -> TypeGuard[Answer]:
 def test_a_process_that_ends_by_itself_is_a_failure() -> None:
     (failed,) = answers_of("nothing", small=False)
     assert failed == Failed("nothing", "its process has ended with status 1")
+
+
+def test_an_interrupt_ends_it_and_what_it_measures_though_a_shell_has_it_ignored() -> None:
+    line = f"trap '' INT; exec {sys.executable} -m bench server_start"
+    with subprocess.Popen(["sh", "-c", line], stdout=subprocess.PIPE, text=True) as started:
+        assert started.stdout is not None
+        assert "machine" in started.stdout.readline()
+        assert "about" in started.stdout.readline()
+        started.send_signal(signal.SIGINT)
+        rest, _ = started.communicate(timeout=30)
+    assert (started.returncode, rest) == (INTERRUPTED, "")
 
 
 def test_what_goes_wrong_in_a_benchmark_is_told_with_its_last_line(
