@@ -366,9 +366,8 @@ class _Call:
         assert self._connection is not None, "only waits on a connection are watched"
         self._connection.wire.wake()
 
-    def _until(self, seconds: float, waiting_for: str) -> float:
+    def _until(self, seconds: float, waiting_for: str, now: float) -> float:
         """When ``seconds`` from now are over, but not beyond the limit of the call."""
-        now = trio.current_time()
         deadline = now + seconds
         if deadline > self._limit:
             deadline, seconds = self._limit, self._endpoint.timeout or 0
@@ -380,9 +379,11 @@ class _Call:
             raise self._timed_out()
         return deadline
 
-    def _wait(self, seconds: float, waiting_for: str) -> None:
-        """Let the next wait on the connection take at most ``seconds``."""
-        self.deadline = self._until(seconds, waiting_for)
+    def _wait(self, seconds: float, waiting_for: str, now: float | None = None) -> None:
+        """Let the next wait on the connection take at most ``seconds``, from ``now``."""
+        self.deadline = self._until(
+            seconds, waiting_for, trio.current_time() if now is None else now
+        )
         self._client.watch.begin(self)
 
     async def _begin(self) -> Connection:
@@ -391,30 +392,32 @@ class _Call:
         A kept connection may have been closed by the server at the very moment of its
         use. When nothing of the request was delivered it is sent again, on a new one.
         """
-        connection = self._route.pool.take(trio.current_time())
+        now = trio.current_time()
+        connection = self._route.pool.take(now)
         if connection is not None:
             try:
-                await self._send(connection)
+                await self._send(connection, now)
                 return connection
             except ConnectionBroken as broken:
                 if self._overdue or not broken.undelivered:
                     raise
         connection = await self._connect()
-        await self._send(connection)
+        await self._send(connection, trio.current_time())
         return connection
 
     async def _connect(self) -> Connection:
         self._client.watch.end(self)
         self._connection = None
-        deadline = self._until(self._client.timeouts.connect, _CONNECTION)
+        now = trio.current_time()
+        deadline = self._until(self._client.timeouts.connect, _CONNECTION, now)
         with trio.CancelScope(deadline=deadline):
             return await self._client.connect(self._endpoint, self._route.proxy)
         raise self._timed_out()
 
-    async def _send(self, connection: Connection) -> None:
+    async def _send(self, connection: Connection, now: float) -> None:
         self._connection = connection
         try:
-            self._wait(self._client.timeouts.first_byte, _FIRST_BYTE)
+            self._wait(self._client.timeouts.first_byte, _FIRST_BYTE, now)
             rest = connection.begin_now(self._request)
             if rest:
                 await connection.begin_rest(rest)

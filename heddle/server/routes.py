@@ -7,7 +7,7 @@ headers that let a browser's page read it.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final
+from typing import Final, TypeAlias, cast
 
 from msgspec import Struct
 
@@ -99,24 +99,17 @@ class Front:
         """Answer one."""
         service = self._service
         try:
-            if self._names is not None:
-                self._names.check(request.headers.get("host"))
-            routes, parameter = find(request.path)
-            if request.method == "OPTIONS":
-                answer: Answer = self._options(request, routes)
+            admitted = request.head.admitted
+            if admitted is None:
+                admitted = request.head.admitted = self._admit(request)
+            route, parameter = cast("_Admitted", admitted)
+            row = None
+            if service.peers is not None and parameter:
+                row = service.peers.elsewhere(parameter)
+            if row is None or service.peers is None:
+                answer = await route.handle(service, request, parameter)
             else:
-                route = routes.get(request.method)
-                if route is None:
-                    raise _not_allowed(request.method, routes)
-                if not route.open:
-                    authorise(service.settings.auth_token, request)
-                row = None
-                if service.peers is not None and parameter:
-                    row = service.peers.elsewhere(parameter)
-                if row is None or service.peers is None:
-                    answer = await route.handle(service, request, parameter)
-                else:
-                    answer = await service.peers.relay(row, request)
+                answer = await service.peers.relay(row, request)
         except* Fault as group:
             answer = failure_response(_one(group), service.conceal)
         except* RecursionError:
@@ -126,17 +119,24 @@ class Front:
             )
         return self._with_headers(request, answer)
 
-    def _options(self, request: Request, routes: Mapping[str, Route]) -> Response:
-        """What may be done here; to a browser, on behalf of a page of which origin."""
-        allow = ", ".join((*routes, "OPTIONS")) if routes else "OPTIONS"
-        headers: HeaderPairs = (("Allow", allow),)
-        if request.headers.get("access-control-request-method") is not None:
-            headers = (
-                ("Access-Control-Allow-Methods", allow),
-                ("Access-Control-Allow-Headers", ALLOWED_HEADERS),
-                ("Access-Control-Max-Age", str(PREFLIGHT_SECONDS)),
-            )
-        return Response(204, headers)
+    def _admit(self, request: Request) -> "_Admitted":
+        """Where a request goes, when it may: all that its head decides.
+
+        Raises:
+            Refusal: It may not, or goes nowhere.
+        """
+        if self._names is not None:
+            self._names.check(request.headers.get("host"))
+        routes, parameter = find(request.path)
+        if request.method == "OPTIONS":
+            # About the path, whoever would answer for what stands in it.
+            return Route("OPTIONS", request.path, _options(routes)), ""
+        route = routes.get(request.method)
+        if route is None:
+            raise _not_allowed(request.method, routes)
+        if not route.open:
+            authorise(self._service.settings.auth_token, request)
+        return route, parameter
 
     def _with_headers(self, request: Request, answer: Answer) -> Answer:
         """The answer as a page of its origin may read it."""
@@ -152,7 +152,7 @@ class Front:
                     ("Access-Control-Expose-Headers", SHOWN_HEADERS),
                 )
         # Who begins a run finds its line in the log by this; all others get back theirs.
-        if "x-request-id" in headers or request.path == "/v1/runs":
+        if request.path == "/v1/runs" or "x-request-id" in headers:
             more += (("X-Request-ID", request.id),)
         if not more:
             return answer
@@ -169,6 +169,27 @@ class Front:
                 answer.own + more,
             )
         return answer
+
+
+_Admitted: TypeAlias = tuple[Route, str]
+"""Where a request goes, and what stands for the parameter of its path."""
+
+
+def _options(routes: Mapping[str, Route]) -> Handle:
+    """Tells what may be done here; a browser, on behalf of a page of which origin."""
+    allow = ", ".join((*routes, "OPTIONS")) if routes else "OPTIONS"
+
+    async def options(_: Service, request: Request, __: str) -> Answer:
+        headers: HeaderPairs = (("Allow", allow),)
+        if request.headers.get("access-control-request-method") is not None:
+            headers = (
+                ("Access-Control-Allow-Methods", allow),
+                ("Access-Control-Allow-Headers", ALLOWED_HEADERS),
+                ("Access-Control-Max-Age", str(PREFLIGHT_SECONDS)),
+            )
+        return Response(204, headers)
+
+    return options
 
 
 def find(path: str) -> tuple[Mapping[str, Route], str]:

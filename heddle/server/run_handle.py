@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from heddle.server.endings import Cancelled, Completed, Ending, Failed, Status, Stop
 from heddle.server.event_log import EventLog
+from heddle.server.own_scope import OwnScope
 from plugins_host import Fault
 
 HANDLE_WEIGHT: Final = 2048
@@ -141,7 +142,8 @@ class RunHandle:
         detached: bool,
         request: str = "",
         timeout: float = math.inf,
-        scope: trio.CancelScope | None = None,
+        began: float | None = None,
+        scope: OwnScope | None = None,
     ) -> None:
         self.id = log.run
         self.request = request
@@ -152,10 +154,10 @@ class RunHandle:
         self.ending: Ending | None = None
         self.error: Fault | None = None
         self.stop: Stop | None = None
-        self._began = trio.current_time()
+        self._began = trio.current_time() if began is None else began
         self.deadline = self._began + timeout
         self.overdue = False
-        self.scope = trio.CancelScope() if scope is None else scope
+        self.scope = OwnScope() if scope is None else scope
         self._seconds = 0.0
         self._work: Work | None = work
         self._at: AtNode | None = None
@@ -251,7 +253,11 @@ class RunHandle:
     # For `Runs`
 
     def finish(
-        self, ending: Ending, error: Fault | None, result: Mapping[str, Any] | None
+        self,
+        ending: Ending,
+        error: Fault | None,
+        result: Mapping[str, Any] | None,
+        now: float,
     ) -> None:
         """It has ended: let go of what it worked with, and tell who waits."""
         work, self._work = self._work, None
@@ -259,7 +265,7 @@ class RunHandle:
         at = work.at
         self._at = None if at is None else Place(at.name, at.type)
         self._executions = work.executions
-        self._seconds = trio.current_time() - self._began
+        self._seconds = now - self._began
         self.error = error
         self.ending = ending
         self.log.finish(ending, result)

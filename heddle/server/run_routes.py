@@ -61,7 +61,8 @@ async def start_run(service: Service, request: Request, _: str) -> Answer:
                 400, "a protocol is for a stream", fix="Ask with stream=true as well."
             )
         await encoder.plugin.start()
-    check_kind(request)
+    if not request.head.is_json:
+        check_kind(request)
     body = request.body.read_at_once()
     if body is None:
         body = await request.read()
@@ -325,6 +326,7 @@ def check_kind(request: Request) -> None:
         )
     if request.headers.get("content-encoding") not in (None, "identity"):
         raise Refusal(415, "the body is compressed", fix="Send it as it is.")
+    request.head.is_json = True
 
 
 def switch(request: Request, name: str) -> bool:

@@ -16,6 +16,8 @@ import trio
 from outcome import Value
 from trio.lowlevel import Abort, Task, current_task, reschedule, wait_task_rescheduled
 
+from heddle.server.own_scope import OwnScope
+
 MOST_RESTING: Final = 64
 """Tasks that wait for another run. More are a burst that is over."""
 
@@ -39,14 +41,14 @@ class RunTasks(Generic[Job]):
         self._nursery = nursery
         self._carry_out = carry_out
         # With the scope that each is in.
-        self._resting: dict[Task, trio.CancelScope] = {}
+        self._resting: dict[Task, OwnScope] = {}
 
     @property
     def resting(self) -> int:
         """How many wait for another run."""
         return len(self._resting)
 
-    def start(self, job: Callable[[trio.CancelScope], Job]) -> None:
+    def start(self, job: Callable[[OwnScope], Job]) -> None:
         """Have a run carried out, beginning at the next chance.
 
         Args:
@@ -56,10 +58,10 @@ class RunTasks(Generic[Job]):
             task, scope = self._resting.popitem()
             reschedule(task, Value(job(scope)))
         else:
-            scope = trio.CancelScope()
+            scope = OwnScope()
             self._nursery.start_soon(self._work, job(scope), scope, name="runs")
 
-    async def _work(self, job: Job, scope: trio.CancelScope) -> None:
+    async def _work(self, job: Job, scope: OwnScope) -> None:
         while True:
             with scope:
                 while True:
@@ -69,11 +71,11 @@ class RunTasks(Generic[Job]):
                     job = await self._rest(scope)
             if len(self._resting) >= MOST_RESTING:
                 return
-            scope = trio.CancelScope()
+            scope = OwnScope()
             # Nobody can have cancelled that one before it is entered, but its run.
             job = await self._rest(scope)
 
-    async def _rest(self, scope: trio.CancelScope) -> Job:
+    async def _rest(self, scope: OwnScope) -> Job:
         task = current_task()
         self._resting[task] = scope
 

@@ -40,6 +40,7 @@ from heddle.server.endings import (
 from heddle.server.event_log import EventLog, LogLimits, Tally
 from heddle.server.history import History, HistoryLimits
 from heddle.server.ids import new_id
+from heddle.server.own_scope import OwnScope
 from heddle.server.pacer import Pacer
 from heddle.server.run_handle import STATUS, CancelOutcome, RunHandle, Work
 from heddle.server.run_tasks import RunTasks
@@ -168,6 +169,8 @@ class Runs:
         self._active: dict[str, RunHandle] = {}
         self._history: History[RunHandle] = History(history_limits)
         self._pacer = Pacer()
+        # That of the clock itself, once there is one: two calls less at each look.
+        self._now = trio.current_time
         self._watch = Watch()
         self._mean_seconds = 1.0
         self._empty: trio.Event | None = None
@@ -240,7 +243,7 @@ class Runs:
         )
         assert self._tasks is not None
 
-        def begun(scope: trio.CancelScope) -> _Begun:
+        def begun(scope: OwnScope) -> _Begun:
             run.scope = scope
             return run, work, inputs
 
@@ -256,7 +259,7 @@ class Runs:
         request: str = "",
         maker: Maker | None = None,
         trace: bool = False,
-        scope: trio.CancelScope | None = None,
+        scope: OwnScope | None = None,
     ) -> RunHandle:
         """A whole run, in the task of who waits for nothing but its end.
 
@@ -290,7 +293,7 @@ class Runs:
         *,
         detached: bool,
         trace: bool,
-        scope: trio.CancelScope | None = None,
+        scope: OwnScope | None = None,
     ) -> tuple[RunHandle, Work]:
         """A run that has its slot and has not begun."""
         if self.draining or self._nursery is None:
@@ -325,6 +328,7 @@ class Runs:
             detached=detached,
             request=request,
             timeout=self._timeout,
+            began=self._now(),
             scope=scope,
         )
         if self._timeout < math.inf:
@@ -380,6 +384,7 @@ class Runs:
         nursery = await self._stack.enter_async_context(trio.open_nursery())
         nursery.start_soon(self._pacer.run, name="pacer of run readers")
         self._nursery = nursery
+        self._now = trio.lowlevel.current_clock().current_time
         self._tasks = RunTasks(nursery, self._live_alone)
         return self
 
@@ -438,7 +443,7 @@ class Runs:
     ) -> None:
         """Write down how it ended; its slot is free."""
         ending, error = self._judge(run, result, raised, unasked)
-        run.finish(ending, error, result)
+        run.finish(ending, error, result, self._now())
         self._watch.end(run)
         del self._active[run.id]
         if self._room is not None:

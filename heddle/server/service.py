@@ -16,6 +16,7 @@ from heddle.server.egress import Checker
 from heddle.server.endings import Conceal
 from heddle.server.flows_root import FlowsRoot
 from heddle.server.http.refusals import Refusal
+from heddle.server.own_scope import OwnScope
 from heddle.server.run_folders import RunFolders
 from heddle.server.run_handle import RunHandle, Work
 from heddle.server.runs import Runs
@@ -319,7 +320,7 @@ class Service:
         *,
         request: str = "",
         trace: bool = False,
-        scope: trio.CancelScope | None = None,
+        scope: OwnScope | None = None,
     ) -> Awaitable[RunHandle]:
         """A whole run, for who waits for its end and is cancelled with it.
 

@@ -43,6 +43,7 @@ from heddle.server.http.messages import (
 )
 from heddle.server.http.refusals import Refusal
 from heddle.server.http.wire import READ, Gone, Wire
+from heddle.server.own_scope import OwnScope
 
 _NOTHING: Final = b""
 
@@ -269,13 +270,13 @@ class Connection:
     async def _serve(self) -> None:
         while True:
             left: _Exchange | None = None
-            with trio.CancelScope() as scope:
+            with OwnScope() as scope:
                 left = await self._serve_within(scope)
             self._broken = self._broken or scope.cancelled_caught
             if left is None or not (await self._answer(*left) and self._goes_on()):
                 return
 
-    async def _serve_within(self, scope: trio.CancelScope) -> "_Exchange | None":
+    async def _serve_within(self, scope: OwnScope) -> "_Exchange | None":
         """Serve as long as no handler has its scope cancelled; the answer to be sent
         outside of it when one has, and None when all is served."""
         shared = self._shared
@@ -343,7 +344,7 @@ class Connection:
             if end >= 0:
                 return end
 
-    async def _handle(self, head: Head, raw: bytes, scope: trio.CancelScope) -> "_Exchange":
+    async def _handle(self, head: Head, raw: bytes, scope: OwnScope) -> "_Exchange":
         """One request and what is to be answered."""
         shared = self._shared
         body = body_of(head, self, shared.limits)

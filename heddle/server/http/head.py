@@ -44,6 +44,10 @@ class Head(Struct):
 
     ``content_length`` is None where there is none, ``upgrade`` where the client would not
     rather speak another protocol, or can't have it.
+
+    Requests of one connection share a head that is the same: ``admitted`` is what a handler
+    has found out from it and need not find out again, and ``is_json`` whether it is known
+    to announce JSON.
     """
 
     method: str
@@ -55,6 +59,8 @@ class Head(Struct):
     chunked: bool = False
     expects_continue: bool = False
     upgrade: str | None = None
+    admitted: object = None
+    is_json: bool = False
 
 
 def read_head(raw: bytes, limits: Limits) -> Head:

@@ -17,13 +17,13 @@ from itertools import count
 from os import register_at_fork, urandom
 from typing import Final, Protocol, TypeAlias
 
-import trio
 from msgspec import Struct
 from trio.abc import Stream
 
 from heddle.server.http.body import Body
 from heddle.server.http.fields import Fields, Headers
 from heddle.server.http.head import Head
+from heddle.server.own_scope import OwnScope
 
 HeaderPairs: TypeAlias = tuple[tuple[str, str], ...]
 
@@ -60,7 +60,7 @@ class Request(Struct):
     body: Body
     client: str
     _id: str = ""
-    scope: trio.CancelScope | None = None
+    scope: OwnScope | None = None
 
     @property
     def method(self) -> str:

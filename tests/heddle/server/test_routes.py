@@ -1,5 +1,6 @@
 """Every route, over a real server."""
 
+import http.client
 import json
 import os
 from collections.abc import Iterator
@@ -587,3 +588,27 @@ def test_the_description_and_the_routes_are_the_same() -> None:
     assert {(each.method, each.path): each.open for each in ROUTES} == {
         key: (each.open or key == ("GET", "/v1/stream")) for key, each in OPERATIONS.items()
     } | {("GET", "/v1/stream"): True}
+
+
+def test_what_the_head_decides_is_decided_anew_for_another_head(served: Served) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", served.port)
+
+    def ask(method: str, path: str, **headers: str) -> int:
+        body = json.dumps({"flow": STRAIGHT}) if method == "POST" else None
+        kind = {"Content-Type": "application/json"}
+        connection.request(method, path, body, kind | headers)
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status
+
+    for _ in range(2):
+        assert ask("POST", "/v1/runs") == 200
+        assert ask("POST", "/v1/runs") == 200
+        assert ask("POST", "/v1/runs", Host="evil.example") == 403
+        assert ask("POST", "/v1/runs", **{"Content-Type": "text/plain"}) == 415
+        assert ask("POST", "/v1/runs", **{"Content-Encoding": "gzip"}) == 415
+        assert ask("POST", "/v1/runz") == 404
+        assert ask("PUT", "/v1/runs") == 405
+        assert ask("OPTIONS", "/v1/runs") == 204
+        assert ask("OPTIONS", "/v1/runs") == 204
+    connection.close()

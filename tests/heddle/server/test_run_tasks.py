@@ -6,13 +6,14 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from heddle.server.own_scope import OwnScope
 from heddle.server.run_tasks import MOST_RESTING, RunTasks
 
 
 class Job:
     """Something to do, and what it may be cancelled by."""
 
-    def __init__(self, scope: trio.CancelScope) -> None:
+    def __init__(self, scope: OwnScope) -> None:
         self.scope = scope
         self.go_on = trio.Event()
         self.task: trio.lowlevel.Task | None = None
@@ -33,7 +34,7 @@ def starting(tasks: RunTasks[Job]) -> Callable[[], Job]:
     def start() -> Job:
         made: list[Job] = []
 
-        def make(scope: trio.CancelScope) -> Job:
+        def make(scope: OwnScope) -> Job:
             made.append(Job(scope))
             return made[0]
 

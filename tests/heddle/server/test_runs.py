@@ -30,6 +30,7 @@ from heddle.server.endings import (
 from heddle.server.event_log import Batch
 from heddle.server.event_reader import Reader
 from heddle.server.history import HistoryLimits
+from heddle.server.own_scope import OwnScope
 from heddle.server.run_handle import CancelOutcome, RunHandle
 from heddle.server.runs import Draining, Runs, RunsRefused, TooManyRuns
 from plugins_host import Fault
@@ -761,14 +762,14 @@ async def test_a_run_in_the_scope_of_its_caller_leaves_it_as_it_was() -> None:
     short = launch.prepare(document(flow([start(), end()], ["start", "end"])), name="f")
     options = RunOptions(timeout=math.inf, max_iterations=10**9)
     async with launch.open_engine(options) as engine, Runs(engine, timeout=0.05) as runs:
-        with trio.CancelScope() as scope:
+        with OwnScope() as scope:
             done = await runs.carry_out(short, {}, flow="f", scope=scope)
             assert done.cancel() is CancelOutcome.FINISHED
             done.expire()
             assert not scope.cancel_called
         assert isinstance(done.ending, Completed)
 
-        with trio.CancelScope() as scope:
+        with OwnScope() as scope:
             late = await runs.carry_out(long, {}, flow="f", scope=scope)
         assert scope.cancel_called
         assert not scope.cancelled_caught
@@ -776,14 +777,14 @@ async def test_a_run_in_the_scope_of_its_caller_leaves_it_as_it_was() -> None:
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(cancel_first, runs)
-            with trio.CancelScope() as scope:
+            with OwnScope() as scope:
                 asked = await runs.carry_out(long, {}, flow="f", scope=scope)
         assert isinstance(asked.ending, Cancelled)
         assert not scope.cancelled_caught
 
         with trio.CancelScope() as around:
             around.cancel()
-            with trio.CancelScope() as scope:
+            with OwnScope() as scope:
                 await runs.carry_out(long, {}, flow="f", scope=scope)
             raise AssertionError("it was cancelled from outside")
         assert around.cancelled_caught
