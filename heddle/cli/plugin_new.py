@@ -7,7 +7,7 @@ import keyword
 import re
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -56,27 +56,33 @@ LANGUAGES: Final = {
 
 
 class Kind(NamedTuple):
-    """What the plugin of a kind does, and how it is used."""
+    """What the plugin of a kind does, and how it is used; whether a flow that uses it is
+    written as well."""
 
     does: str
     used: str
+    with_flow: bool = True
 
 
-WITH_FLOW: Final = "heddle run flow.json --plugin {folder}/{module}.json"
+FLOW: Final = ("flow.json", "flow.json")
+"""Template and file name of a flow that uses the plugin."""
+WITH_FLOW: Final = "heddle run {folder}/flow.json --plugin {folder}/{module}.json"
 KINDS: Final[Mapping[str, Kind]] = {
     "middleware": Kind(
         "a policy that gates tool calls",
-        f"""And with a flow that uses tools, such as that of heddle init, with its fox:
+        """And with a flow that uses tools, such as that of heddle init, with its fox:
 
-  {WITH_FLOW} --tools-dir tools \\
-    --plugin-config {{Type}}='{{{{"words": ["fox"]}}}}'
+  heddle run flow.json --plugin {folder}/{module}.json --tools-dir tools \\
+    --plugin-config {Type}='{{"words": ["fox"]}}'
 
 Without these words it refuses 'rm -rf' and 'sudo'. --verbose shows what it lets pass.
 """,
+        with_flow=False,
     ),
     "node": Kind(
         "a node that counts words and branches",
-        f"""And in a flow, whose node has edges from its branches 'short' and 'long':
+        f"""And in a flow, such as {{folder}}/flow.json, with edges from its branches
+'short' and 'long':
 
   {{{{"component_type": "{{Type}}", "name": "count", "limit": 10}}}}
 
@@ -85,7 +91,7 @@ Without these words it refuses 'rm -rf' and 'sudo'. --verbose shows what it lets
     ),
     "transform": Kind(
         "a transform that shortens conversations",
-        f"""And in a flow, among the 'transforms' of an Agent:
+        f"""And in a flow, such as {{folder}}/flow.json, among the 'transforms' of an Agent:
 
   {{{{"component_type": "{{Type}}", "name": "shorten", "keep": 20}}}}
 
@@ -94,7 +100,7 @@ Without these words it refuses 'rm -rf' and 'sudo'. --verbose shows what it lets
     ),
     "component": Kind(
         "a component of configuration and a node that uses it",
-        f"""And in a flow:
+        f"""And in a flow, such as {{folder}}/flow.json:
 
   {{{{"component_type": "{{Type}}Node", "name": "greet", "style":
    {{{{"component_type": "{{Type}}", "name": "style", "greeting": "Hello"}}}}}}}}
@@ -104,7 +110,8 @@ Without these words it refuses 'rm -rf' and 'sudo'. --verbose shows what it lets
     ),
     "provider": Kind(
         "a provider of models that repeats what it is asked",
-        f"""And in a flow, as the 'llm_config' of an agent or an LlmNode:
+        f"""And in a flow, such as {{folder}}/flow.json, as the 'llm_config' of an agent
+or an LlmNode:
 
   {{{{"component_type": "{{Type}}", "name": "model"}}}}
 
@@ -113,14 +120,15 @@ Without these words it refuses 'rm -rf' and 'sudo'. --verbose shows what it lets
     ),
     "encoder": Kind(
         "an encoder that shows the text of models",
-        f"""And with a flow:
+        f"""And with any flow, such as {{folder}}/flow.json:
 
   {WITH_FLOW} --protocol {{protocol}}
 """,
     ),
     "tools": Kind(
         "a tool that counts words",
-        f"""And in a flow, in a ToolNode or among the 'tools' of an Agent:
+        f"""And in a flow, such as {{folder}}/flow.json, in a ToolNode or among the 'tools'
+of an Agent:
 
   {{{{"component_type": "ServerTool", "name": "{{tool}}"}}}}
 
@@ -130,7 +138,7 @@ Without these words it refuses 'rm -rf' and 'sudo'. --verbose shows what it lets
 }
 
 NEXT: Final = """\
-{folder}/ holds {does}, its manifest and a test. Try them:
+{folder}/ holds {does}, its manifest{flow} and a test. Try them:
 
   (cd {folder} && {test})
   heddle plugin check {folder}/{module}.json
@@ -178,7 +186,8 @@ def command(name: str, kind: str, language: str) -> None:
     names["{test}"] = filled(written.files[-1][1], names)
     refuse_taken(names["{Type}"], names["{module}"] if language == "py" else "")
     try:
-        write(folder, TEMPLATES / kind, written, names)
+        files = (*written.files, FLOW) if KINDS[kind].with_flow else written.files
+        write(folder, TEMPLATES / kind, files, names)
     except OSError as error:
         raise CannotWrite(
             f"cannot be written: {error.strerror or error}",
@@ -187,6 +196,7 @@ def command(name: str, kind: str, language: str) -> None:
     shown = {
         "folder": shlex.quote(line(name)),
         "does": KINDS[kind].does,
+        "flow": ", a flow" if KINDS[kind].with_flow else "",
         "test": filled(written.test, names),
         **{placeholder.strip("{}"): each for placeholder, each in names.items()},
     }
@@ -241,7 +251,12 @@ def filled(template: str, names: dict[str, str]) -> str:
     return template
 
 
-def write(folder: Path, templates: Path, written: Written, names: dict[str, str]) -> None:
+def write(
+    folder: Path,
+    templates: Path,
+    files: Iterable[tuple[str, str]],
+    names: dict[str, str],
+) -> None:
     """Write all files, or none where one is in the way.
 
     Raises:
@@ -257,7 +272,7 @@ def write(folder: Path, templates: Path, written: Written, names: dict[str, str]
     made: list[Path] = []
     try:
         make(folder, made)
-        for template, name in written.files:
+        for template, name in files:
             file = folder / filled(name, names)
             made.append(file)
             source = templates / f"{template}.template"

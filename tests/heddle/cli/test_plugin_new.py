@@ -74,13 +74,40 @@ def test_the_command_makes_a_policy_when_it_is_told_nothing(heddle: Heddle) -> N
     assert (checked.status, checked.stderr) == (0, "")
 
 
+SHOWN = {
+    "node": '{"words":4}\n',
+    "transform": '{"result":"That is a fox, and quick."}\n',
+    "component": '{"text":"Hello, Ada"}\n',
+    "provider": '{"generated_text":"You said: What do you make of: The quick brown fox"}\n',
+    "encoder": '{"event":"end","data":{"characters":25}}\n',
+    "tools": '{"words":4}\n',
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "language"),
+    # The flows of both languages are the same.
+    [*((kind, "py") for kind in SHOWN), pytest.param("node", "js", marks=needs_node)],
+)
+def test_the_flow_that_comes_with_a_plugin_runs_as_it_is_shown(
+    heddle: Heddle, kind: str, language: str
+) -> None:
+    shown = heddle("plugin", "new", "my-thing", "--kind", kind, "--language", language)
+    (command,) = re.findall(r"^  heddle (run .*)$", shown.stdout, re.MULTILINE)
+    done = heddle(*shlex.split(command))
+    assert done.status == 0, done.stderr
+    assert done.stdout.endswith(SHOWN[kind])
+    assert "!" not in done.stderr
+
+
 def test_every_template_is_there() -> None:
     names = {template for written in LANGUAGES.values() for template, _ in written.files}
 
     assert {each.name for each in TEMPLATES.iterdir()} == set(KINDS)
     for kind in KINDS:
         there = {each.name for each in (TEMPLATES / kind).iterdir()}
-        assert there == {f"{name}.template" for name in names}
+        flow = {"flow.json.template"} if KINDS[kind].with_flow else set()
+        assert there == {f"{name}.template" for name in names} | flow
 
 
 @pytest.mark.parametrize(
