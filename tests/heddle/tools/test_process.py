@@ -15,7 +15,6 @@ import trio
 from msgspec import structs
 
 from heddle.tools import (
-    Guard,
     ToolAnswerInvalid,
     ToolFailed,
     ToolProgram,
@@ -26,6 +25,7 @@ from heddle.tools import (
     run_program,
 )
 from heddle.tools.answer import MAX_OUTPUT
+from plugins_host.guard import Guard
 from tests.heddle.tools.conftest import WriteTool, appears, processes_of
 
 PYTHON = f"#!{sys.executable}\n"
