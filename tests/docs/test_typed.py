@@ -57,6 +57,38 @@ def test_the_page_about_the_server_begins_with_one_that_answers(tmp_path: Path) 
         assert answered(served, first.command) == {**json.loads(first.printed), "run": ""}
 
 
+def test_the_page_about_the_client_begins_with_a_whole_program(tmp_path: Path) -> None:
+    folder, flags = typed(shells(page("server.md"))[0], tmp_path, tmp_path)
+    text = page("client.md")
+    (program,) = re.findall(r"```py\n(.*?)```", text, re.DOTALL)
+    first = blocks(text)[0]
+    with server(folder, *flags) as served:
+        code = program.replace("http://127.0.0.1:4319", served.address)
+        (folder / "ask.py").write_text(code, encoding="utf-8")
+        assert run(first.command, folder, tmp_path) == first.printed
+
+
+def test_the_plugin_in_a_shell_refuses_what_its_page_says(tmp_path: Path) -> None:
+    text = page("plugins/protocol.md")
+    run("heddle init hello", tmp_path, tmp_path)
+    folder = tmp_path / "hello"
+    files = re.findall(r"`(word-gate[.\w]*)`[^\n]*\n```\w+\n(.*?)```", text, re.DOTALL)
+    assert [name for name, _ in files] == ["word-gate.json", "word-gate"]
+    for name, content in files:
+        (folder / name).write_text(content, encoding="utf-8")
+    assert "`chmod +x word-gate`" in text
+    (folder / "word-gate").chmod(0o755)
+    first = blocks(text)[0]
+    assert run(first.command, folder, tmp_path) == first.printed
+
+
+def test_the_example_of_a_format_runs_from_the_top_of_the_repository(
+    tmp_path: Path,
+) -> None:
+    first = blocks(page("plugins/formats.md"))[0]
+    assert run(first.command, DOCS.parent, tmp_path) == first.printed
+
+
 def test_the_page_for_browsers_is_allowed_to_ask_the_server_that_it_starts(
     tmp_path: Path,
 ) -> None:
