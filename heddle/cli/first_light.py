@@ -33,7 +33,8 @@ def show(arguments: Sequence[str]) -> None:
     name = name.rpartition("/")[2]
     encoding = getattr(sys.stderr, "encoding", None) or "ascii"
     mark = "⠋" if encoding.lower().replace("-", "") == "utf8" else "|"
-    if _write(f"{mark} {name[:NARROW]}  starting".encode(encoding, "replace")):
+    told = f"{mark} {name[:NARROW]}  starting"[: _columns() - 1]
+    if _write(told.encode(encoding, "replace")):
         global _shown
         _shown = True
 
@@ -57,6 +58,13 @@ def is_animated() -> bool:
         return os.isatty(STDERR) and os.environ.get("TERM", "dumb") != "dumb"
     except OSError:
         return False
+
+
+def _columns() -> int:
+    try:
+        return os.get_terminal_size(STDERR).columns or 80  # a serial line says 0
+    except OSError:  # it is gone
+        return 80
 
 
 def _is_lit(arguments: Sequence[str]) -> bool:

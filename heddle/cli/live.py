@@ -132,6 +132,7 @@ class Live:
                 self._tree,
                 marks=self._marks,
                 policies=self._policies.tallies,
+                width=terminal_size()[0],
                 stopped=isinstance(error, Interrupted),
             )
         self._draw(picture=False)

@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rich.cells import cell_len
 
+from heddle.cli.drawing.widths import cut
+from heddle.cli.region import MELTING
 from heddle.cli.run_totals import Name, NodeTotal, ToolTotal, Totals
 from heddle.cli.run_tree import RunTree
 from heddle.cli.telling import STYLES, Marks, Spans, counted, tokens
 from heddle.cli.tree_nodes import Phase
-from heddle.cli.wording import line, seconds
+from heddle.cli.wording import seconds
 
 if TYPE_CHECKING:
     from heddle.policy_counts import Place, Tally
@@ -27,6 +29,14 @@ if TYPE_CHECKING:
 # Rows of one kind; a person reads no more, and a screen has no room for more.
 MOST: Final = 16
 NAME_SHOWN: Final = 40
+# Where what is said leaves less room: a name that nobody can tell is worse than a row that
+# wraps.
+NAME_LEAST: Final = 8
+NAME_SHARE: Final = 0.3
+
+
+# Columns with which what a section is called has a row to itself.
+NARROW: Final = 48
 
 
 class Told(NamedTuple):
@@ -36,6 +46,7 @@ class Told(NamedTuple):
     time: str
     facts: str
     style: str = STYLES["plain"]
+    depth: int = 0
 
 
 class Entry(NamedTuple):
@@ -51,6 +62,7 @@ def summary(
     *,
     marks: Marks,
     policies: "Mapping[Place, Tally]",
+    width: int,
     stopped: bool = False,
 ) -> list[Spans]:
     """The summary of a run that has ended.
@@ -59,6 +71,8 @@ def summary(
         tree: The run.
         marks: The signs that the terminal can take.
         policies: What each policy said.
+        width: Columns there are. Names are cut to leave room for what is said of them;
+            what has no room even so is for the terminal to wrap.
         stopped: Whether a person or a program ended it.
     """
     totals = tree.totals
@@ -67,7 +81,7 @@ def summary(
         ("tools", _tools(totals, marks)),
         ("policies", _policies(policies)),
     )
-    return [_headline(tree, marks, stopped=stopped), *_grid(sections)]
+    return [_headline(tree, marks, stopped=stopped), *_grid(sections, width)]
 
 
 def _headline(tree: RunTree, marks: Marks, *, stopped: bool) -> Spans:
@@ -97,16 +111,15 @@ def _nodes(totals: Totals, marks: Marks) -> Iterator[Told]:
     left_out = [each for number, each in enumerate(entries) if number not in kept]
     for number, (depth, name, total) in enumerate(entries):
         if number in kept:
-            label = "  " * depth + line(name, most=NAME_SHOWN)
-            yield _node(label, total, marks)
+            yield _node(name, total, marks)._replace(depth=depth)
     if left_out:
         time = sum(each.total.seconds for each in left_out if each.total is not None)
         yield Told(f"{marks.more} {len(left_out):,} more", seconds(time), "", STYLES["dim"])
 
 
-def _node(label: str, total: NodeTotal | None, marks: Marks) -> Told:
+def _node(name: str, total: NodeTotal | None, marks: Marks) -> Told:
     if total is None:
-        return Told(label, "", "")
+        return Told(name, "", "")
     facts = []
     if total.stopped:
         facts.append("stopped")
@@ -122,7 +135,7 @@ def _node(label: str, total: NodeTotal | None, marks: Marks) -> Told:
     if total.tool_calls:
         facts.append(counted(total.tool_calls, "tool call"))
     style = STYLES["bad"] if total.failures else STYLES["plain"]
-    return Told(label, seconds(total.seconds), marks.between.join(facts), style)
+    return Told(name, seconds(total.seconds), marks.between.join(facts), style)
 
 
 def in_order(nodes: Mapping[Name, NodeTotal]) -> Iterator[Entry]:
@@ -167,8 +180,7 @@ def _tool(name: str, total: ToolTotal, marks: Marks) -> Told:
     facts = [counted(total.calls, "call")]
     if total.failures:
         facts.append(f"{total.failures:,} failed")
-    label = line(name, most=NAME_SHOWN)
-    return Told(label, seconds(total.seconds), marks.between.join(facts), STYLES["tool"])
+    return Told(name, seconds(total.seconds), marks.between.join(facts), STYLES["tool"])
 
 
 def _policies(policies: "Mapping[Place, Tally]") -> Iterator[Told]:
@@ -176,8 +188,7 @@ def _policies(policies: "Mapping[Place, Tally]") -> Iterator[Told]:
     by_policy: dict[str, list[tuple[str, Tally]]] = {}
     for (seam, half, policy), tally in policies.items():
         by_policy.setdefault(policy, []).append((f"{seam}.{half}", tally))
-    for policy, places in by_policy.items():
-        name = line(policy, most=NAME_SHOWN)
+    for name, places in by_policy.items():
         for place, tally in places:
             said = [f"{number:,} {action}" for action, number in tally.actions.items()]
             if tally.failures:
@@ -186,22 +197,38 @@ def _policies(policies: "Mapping[Place, Tally]") -> Iterator[Told]:
             name = ""
 
 
-def _grid(sections: Iterable[tuple[str, Iterable[Told]]]) -> Iterator[Spans]:
+def _grid(sections: Iterable[tuple[str, Iterable[Told]]], width: int) -> Iterator[Spans]:
     """Rows with their columns under each other."""
     filled = [(title, list(told)) for title, told in sections]
     every = [each for _, told in filled for each in told]
     if not every:
         return
-    heads = max(len(title) for title, told in filled if told) + 2
-    names = max(cell_len(each.name) for each in every) + 2
+    narrow = width < NARROW
+    heads = 2 if narrow else max(len(title) for title, told in filled if told) + 2
     times = max(len(each.time) for each in every)
+    facts = max(len(each.facts) for each in every)
+    # A name, the time and the facts are two cells apart each; the last column stays free.
+    left = width - 1 - (2 + heads) - 2 - times - (2 + facts if facts else 0)
+    most = min(max(left, NAME_LEAST, int(NAME_SHARE * width)), NAME_SHOWN)
+    every_name = [_shown(each, most) for each in every]
+    names = max(map(cell_len, every_name)) + 2
+    labels = iter(every_name)
     for title, told in filled:
+        if narrow and told:
+            yield ((f"  {title}", STYLES["dim"]),)
         for number, each in enumerate(told):
-            head = title if number == 0 else ""
+            head = title if number == 0 and not narrow else ""
+            name = next(labels)
             yield (
                 (f"  {head:<{heads}}", STYLES["dim"]),
-                (each.name, each.style),
-                (" " * (names - cell_len(each.name)), ""),
+                (name, each.style),
+                (" " * (names - cell_len(name)), ""),
                 (f"{each.time:>{times}}", STYLES["plain"]),
                 (f"  {each.facts}" if each.facts else "", STYLES["dim"]),
             )
+
+
+def _shown(told: Told, most: int) -> str:
+    """Its name in at most so many cells, as deep as it is in the flow."""
+    indent = min(2 * told.depth, most // 2)
+    return " " * indent + cut(told.name.translate(MELTING), most - indent)

@@ -272,6 +272,23 @@ def test_a_terminal_of_no_size_or_hardly_any_is_no_trouble(
         assert screen.ended() == 0
 
 
+@pytest.mark.parametrize("size", [(8, 5), (20, 10), (80, 24)])
+def test_a_narrow_terminal_is_left_without_a_piece_of_a_picture(
+    flow: WriteFlow, tool: WriteTool, tmp_path: Path, size: tuple[int, int]
+) -> None:
+    waiting_tool(tool, tmp_path)
+    name = flow(tool_node("t"), name="a-flow-of-a-long-name.json")
+    arguments = ("run", name, "--tools-dir", "tools")
+    with on_a_terminal(tmp_path, *arguments, columns=size[0], rows=size[1]) as screen:
+        screen.wait(lambda s: re.search(r"^  \S t", s.text, re.MULTILINE))
+        assert len(screen.text.splitlines()) == 3
+        go(tmp_path)
+        assert screen.ended() == 0
+        told = screen.scrollback.replace("\n", "")
+        assert told.startswith("✓ a-flow-of-a-long-name.json  ")
+        assert "starting" not in told
+
+
 def test_control_characters_in_the_result_are_escaped(
     flow: WriteFlow, tmp_path: Path
 ) -> None:

@@ -1,5 +1,8 @@
 """What is left of a run on the terminal."""
 
+import pytest
+from rich.cells import cell_len
+
 from heddle.cli.run_summary import MOST, summary
 from heddle.cli.run_totals import Totals
 from heddle.cli.run_tree import RunTree
@@ -23,13 +26,14 @@ def told(
     error: Exception | None = None,
     policies: PolicyCounts | None = None,
     stopped: bool = False,
+    width: int = 80,
 ) -> str:
     tree = RunTree("flow.json", 0.0, marks=UNICODE)
     for when, event in happened:
         tree.see(event, when)
     tree.ended(error, 3.0)
     tallies = (policies or PolicyCounts()).tallies
-    rows = summary(tree, marks=UNICODE, policies=tallies, stopped=stopped)
+    rows = summary(tree, marks=UNICODE, policies=tallies, width=width, stopped=stopped)
     return "\n".join("".join(text for text, _ in spans).rstrip() for spans in rows)
 
 
@@ -93,6 +97,58 @@ def test_any_number_of_names_is_counted_in_bounded_room() -> None:
         totals.tool_called(ToolCalled(f"n{n}", f"t{n}", {}, "c", 0.0))
     assert len(totals.nodes) == len(totals.tools) == 1001
     assert totals.tool_calls == 3000
+
+
+def named(*names: str) -> list[tuple[float, Event]]:
+    return [
+        each
+        for name in names
+        for each in (
+            (0.0, NodeStarted(name, "ToolNode", {}, 1)),
+            (0.5, NodeCompleted(name, "ToolNode", {}, 1)),
+        )
+    ]
+
+
+LONG = [
+    "x" * 300,
+    "日本語の名前が長い" * 9,
+    "e\u0301" * 300,
+    "👩\u200d👩\u200d👧 family",
+    "ab",
+]
+
+
+@pytest.mark.parametrize("width", [20, 50, 80, 200])
+def test_long_and_wide_names_are_cut_to_a_column(width: int) -> None:
+    lines = told(named(*LONG), width=width).splitlines()[-len(LONG) :]
+    assert max(map(cell_len, lines)) < width
+    assert {cell_len(each) for each in lines} == {cell_len(lines[0])}
+    assert all(each.endswith("  0.5 s") for each in lines)
+    assert ("👩👩👧" if width == 20 else "👩👩👧 family  ") in lines[3]
+    assert lines[0].count("x") == {20: 7, 50: 32}.get(width, 39)
+
+
+def test_on_a_narrow_terminal_sections_are_called_by_a_row_of_their_own() -> None:
+    assert told(named("start", "classify"), width=20).splitlines()[1:] == [
+        "  nodes",
+        "    start     0.5 s",
+        "    classify  0.5 s",
+    ]
+
+
+def test_names_are_readable_however_much_is_said_and_however_deep_they_are() -> None:
+    path = tuple(f"flow-{n}" for n in range(14))
+    usage = Usage(10**9, 10**9)
+    happened: list[tuple[float, Event]] = [
+        (0.0, NodeStarted("flow-13", "LlmNode", {}, 1, path)),
+        (1.0, NodeCompleted("flow-13", "LlmNode", {}, 1, usage, path, 10**6)),
+        *named("classify the message"),
+    ]
+    lines = told(happened, width=80).splitlines()
+    assert "  classify the message  0.5 s" in lines[-1]
+    assert lines[14].startswith(" " * 21 + "flow-13 ")
+    assert "xx…  " in told(named("x" * 99), width=1)
 
 
 def test_a_run_of_nothing_has_a_headline() -> None:

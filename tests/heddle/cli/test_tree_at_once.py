@@ -98,7 +98,13 @@ def seen(tree: RunTree, now: float) -> list[list[Spans]]:
     small = rows(tree, now=now, width=40, height=6, marks=UNICODE, turn=0)
     left = list(tree.leaving)
     tree.ended(None, now)
-    return [shown, small, left, tree.leaving, summary(tree, marks=UNICODE, policies={})]
+    return [
+        shown,
+        small,
+        left,
+        tree.leaving,
+        summary(tree, marks=UNICODE, policies={}, width=80),
+    ]
 
 
 @given(happened, st.lists(st.integers(0, 20), max_size=4))
