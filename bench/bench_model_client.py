@@ -25,7 +25,7 @@ import trio
 from bench.harness import Answer, against_floor, alternate
 from bench.model_answers import BUFFERED, STREAMED, TEXT
 from heddle.models import HttpEndpoint, ModelClient
-from heddle.models.client import DIALECTS, request_head
+from heddle.models.dialects import DIALECTS, request_head
 from heddle.models.endpoint import Origin
 from plugins_host import Message, ModelRequest
 

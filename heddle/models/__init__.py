@@ -12,7 +12,8 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from heddle.models.client import ModelClient, Timeouts
+    from heddle.models.call import Timeouts
+    from heddle.models.client import ModelClient
     from heddle.models.configs import endpoint_for, request_defaults
     from heddle.models.endpoint import (
         Endpoint,
@@ -58,7 +59,7 @@ __all__ = [
 
 _HOMES: Final = {
     "ModelClient": "client",
-    "Timeouts": "client",
+    "Timeouts": "call",
     "endpoint_for": "configs",
     "request_defaults": "configs",
     **dict.fromkeys(

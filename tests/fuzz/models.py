@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from heddle.http import SseEvent, SseParser
-from heddle.models.client import DIALECTS, Dialect
+from heddle.models.dialects import DIALECTS, Dialect
 from heddle.models.errors import ProviderComplaint, UnreadableAnswer
 from plugins_host import Message, ModelRequest, ModelResponse
 from tests.fuzz.target import Target, cut

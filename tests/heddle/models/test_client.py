@@ -338,7 +338,7 @@ async def test_a_stream_without_a_finish_reason_is_an_error() -> None:
 async def test_an_endless_answer_is_refused(
     streamed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("heddle.models.client.MAX_BODY", 100_000)
+    monkeypatch.setattr("heddle.models.call.MAX_BODY", 100_000)
 
     error = await error_of(Reply("x " * 200_000, piece=100, cut=50_000), streamed=streamed)
 
@@ -645,7 +645,7 @@ async def test_a_server_that_does_not_read_times_out() -> None:
 async def test_usage_that_never_comes_is_not_waited_for_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("heddle.models.client._USAGE_PATIENCE", 0.1)
+    monkeypatch.setattr("heddle.models.call._USAGE_PATIENCE", 0.1)
     event = '{"choices": [{"delta": {"content": "x"}, "finish_reason": "stop"}]}'
     reply = Reply(events=[event, event.replace("stop", "late")], end="hang", after=180)
 
