@@ -10,7 +10,7 @@ What is not exported here is nobody else's business.
 """
 
 from heddle.server.http.answers import HandlerMisuse
-from heddle.server.http.connection import Report, UpgradedStream
+from heddle.server.http.connection import Report
 from heddle.server.http.fields import Fields, Headers
 from heddle.server.http.limits import Limits
 from heddle.server.http.listen import (
@@ -33,6 +33,7 @@ from heddle.server.http.messages import (
 )
 from heddle.server.http.refusals import ERROR_TYPES, Refusal, error_body
 from heddle.server.http.server import Server
+from heddle.server.http.upgraded import UpgradedStream
 from heddle.server.http.wire import Gone
 
 __all__ = [

@@ -9,20 +9,16 @@ and nothing else, in whatever nursery it happens to be. Inside it is the scope t
 may cancel themselves (`Request.scope`), entered anew only when one has.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import Enum, auto
 from math import inf
 from typing import Final, Protocol, TypeAlias, assert_never
 
 import trio
-from trio.abc import Stream
 
 from heddle.server.http.answers import (
     CLOSE,
     CONTINUE,
     KEEP_ALIVE,
-    LAST_CHUNK,
     Encoder,
     HandlerMisuse,
     crash_response,
@@ -42,7 +38,9 @@ from heddle.server.http.messages import (
     Upgrade,
 )
 from heddle.server.http.refusals import Refusal
-from heddle.server.http.wire import READ, Gone, Wire
+from heddle.server.http.response_writer import ResponseWriter
+from heddle.server.http.upgraded import UpgradedStream
+from heddle.server.http.wire import Gone, Wire
 from heddle.server.own_scope import OwnScope
 
 _NOTHING: Final = b""
@@ -504,163 +502,6 @@ class Connection:
         await self.wire.end_sending()
         while trio.current_time() < until and await self.wire.receive(until):
             pass
-
-
-class ResponseWriter:
-    """Writes the body of a streamed answer."""
-
-    __slots__ = ("_busy", "_chunked", "_connection", "_last", "_start")
-
-    def __init__(self, connection: Connection, start: bytes, *, chunked: bool) -> None:
-        self._connection = connection
-        self._start = start
-        self._chunked = chunked
-        # What is sent with the end.
-        self._last = _NOTHING
-        # Why nothing can be written now.
-        self._busy = ""
-
-    async def write(self, data: bytes) -> None:
-        """Send ``data``, or the head alone; see `Writer`."""
-        await self._send(self._part(data))
-
-    def write_last(self, data: bytes) -> None:
-        """Keep ``data`` for `finish`; see `Writer`."""
-        self._last = self._part(data)
-
-    async def finish(self) -> None:
-        """Send what ends the body."""
-        await self._send(self._last + LAST_CHUNK if self._chunked else self._last)
-        self._busy = "a handler writes to an answer that has ended"
-        self._connection.answered()
-
-    def _part(self, data: bytes) -> bytes:
-        if data and self._chunked:
-            return b"%x\r\n%b\r\n" % (len(data), data)
-        return data
-
-    async def _send(self, data: bytes) -> None:
-        connection = self._connection
-        if self._busy:
-            raise HandlerMisuse(self._busy)
-        if connection.wire.torn:
-            raise HandlerMisuse("an answer goes on behind a write that was cancelled")
-        if self._start:
-            data = self._start + data
-        if not data:
-            return
-        self._busy = "two tasks write one answer at once"
-        try:
-            await connection.send_part(data, ends_by_closing=not self._chunked)
-        finally:
-            self._busy = ""
-        self._start = _NOTHING
-
-
-class UpgradedStream(Stream):
-    """The connection as a stream, beginning with the bytes of the request.
-
-    More tasks than one may send: what each of them sends arrives in one piece.
-    """
-
-    def __init__(self, wire: Wire, replay: bytes) -> None:
-        self._wire = wire
-        self._kept = replay
-        self._closed = False
-        self._sending = trio.Lock()
-        # Whether the wire has a rest of what was sent at once, and whether that failed.
-        self._left = False
-        self._gone = False
-        # The waits that closing ends.
-        self._waits: set[trio.CancelScope] = set()
-
-    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """Send all of ``data``, after what others are sending."""
-        try:
-            self._sending.acquire_nowait()
-        except trio.WouldBlock:
-            await self._sending.acquire()
-        try:
-            if self._closed:
-                raise trio.ClosedResourceError
-            if self._left:
-                self._left = False
-                with self._waiting():
-                    await self._wire.finish_sending()
-            if self._wire.torn or self._gone:
-                raise trio.BrokenResourceError
-            if data and not self._wire.send_at_once(bytes(data)):
-                with self._waiting():
-                    await self._wire.finish_sending()
-        except Gone as error:
-            raise trio.BrokenResourceError from error
-        finally:
-            self._sending.release()
-
-    @property
-    def free(self) -> bool:
-        """Whether something may be sent at once: nobody is sending, and nothing is left."""
-        return not (
-            self._closed
-            or self._left
-            or self._gone
-            or self._wire.torn
-            or self._sending.locked()
-        )
-
-    def send_at_once(self, data: bytes) -> bool:
-        """Send without waiting, which is to be `free`.
-
-        Returns:
-            Whether all of it is sent. Else `send_all` must follow, if only of nothing: the
-            rest goes before what it sends, and what has failed is raised there.
-        """
-        try:
-            sent = self._wire.send_at_once(data)
-        except Gone:
-            self._gone = True
-            return False
-        self._left = not sent
-        return sent
-
-    async def wait_send_all_might_not_block(self) -> None:
-        """Let others go first; the wire can't tell more than that."""
-        await trio.lowlevel.checkpoint()
-
-    async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        """Some bytes, none at the end."""
-        if self._closed:
-            raise trio.ClosedResourceError
-        if self._kept:
-            await trio.lowlevel.checkpoint()
-        else:
-            try:
-                with self._waiting():
-                    self._kept = await self._wire.receive(inf)
-            except Gone as error:
-                raise trio.BrokenResourceError from error
-        most = READ if max_bytes is None else max_bytes
-        data, self._kept = self._kept[:most], self._kept[most:]
-        return data
-
-    @contextmanager
-    def _waiting(self) -> Iterator[None]:
-        """A wait, which ends with `trio.ClosedResourceError` when the stream is closed."""
-        with trio.CancelScope() as scope:
-            self._waits.add(scope)
-            try:
-                yield
-            finally:
-                self._waits.discard(scope)
-        if scope.cancelled_caught:
-            raise trio.ClosedResourceError
-
-    async def aclose(self) -> None:
-        """Neither send nor receive any more; the connection ends with its protocol."""
-        self._closed = True
-        for scope in tuple(self._waits):
-            scope.cancel()
-        await trio.lowlevel.checkpoint()
 
 
 def _refusal_in(error: Exception) -> Refusal | None:
