@@ -121,11 +121,11 @@ def _node(name: str, total: NodeTotal | None, marks: Marks) -> Told:
     if total is None:
         return Told(name, "", "")
     facts = []
-    if total.stopped:
-        facts.append("stopped")
     ended = total.executions + total.stopped
     if ended > 1:
         facts.append(counted(ended, "execution"))
+    if total.stopped:
+        facts.append(f"{total.stopped:,} stopped" if ended > 1 else "stopped")
     if total.failures:
         facts.append(f"{total.failures:,} failed" if ended > 1 else "failed")
     if total.model_calls:

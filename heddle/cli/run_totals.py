@@ -5,6 +5,7 @@ Nodes of the items of a map are one: ``each[2] / ask`` counts for ``each / ask``
 
 from typing import Final, TypeAlias
 
+from heddle.engine.faults import NodeStopped
 from heddle.events import NodeCompleted, NodeFailed, ToolCalled, ToolReturned, Warned
 from plugins_host import NodePath, Usage
 
@@ -14,6 +15,7 @@ Name: TypeAlias = tuple[str, ...]
 # Names that are counted on their own; a flow that a program wrote may have any number.
 MOST: Final = 1000
 OTHERS: Final = "(others)"
+STOPPED: Final = NodeStopped.__name__
 
 
 class NodeTotal:
@@ -22,6 +24,7 @@ class NodeTotal:
     Attributes:
         executions: Attempts that ended.
         failures: Those that failed and that nothing stood in for.
+        stopped: Attempts that had to end because what they were part of did.
         seconds: How long they took together; those side by side count each.
         model_calls: Requests to models.
         usage: Their tokens; None when nobody counted any.
@@ -58,10 +61,13 @@ class NodeTotal:
 
     def ended(self, event: NodeCompleted | NodeFailed, seconds: float) -> None:
         """An execution ended, however."""
-        self.executions += 1
         self.seconds += seconds
-        if type(event) is NodeFailed:
-            self.failures += 1
+        if type(event) is NodeFailed and event.error.name == STOPPED:
+            self.stopped += 1
+        else:
+            self.executions += 1
+            if type(event) is NodeFailed:
+                self.failures += 1
         self.spent(event.model_calls, event.usage)
 
     def spent(self, model_calls: int, usage: Usage | None) -> None:
@@ -100,7 +106,8 @@ class Totals:
 
     def node_replaced(self, key: NodePath) -> None:
         """A policy put a result in the place of the failure that was counted last."""
-        self.node(key).failures -= 1
+        total = self.node(key)
+        total.failures = max(total.failures - 1, 0)
 
     def node_stopped(self, key: NodePath, seconds: float) -> None:
         """The run ended while it was at work."""

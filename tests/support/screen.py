@@ -153,6 +153,9 @@ class Screen:
     def resize(self, columns: int, rows: int) -> None:
         """Make the window another size; the program gets SIGWINCH."""
         self._screen.resize(rows, columns)
+        # pyte leaves it where it was, below the last row of a screen that has shrunk.
+        self._screen.ensure_hbounds()
+        self._screen.ensure_vbounds()
         self._size(columns, rows)
 
     def pause(self) -> None:

@@ -57,6 +57,7 @@ def test_ctrl_c_in_a_flood_tells_what_was_done_until_then(tmp_path: Path) -> Non
         screen.wait(lambda s: re.search(r"each  \S+ s · [\d,]{5,} nodes done", s.text))
         screen.type("\x03")
         assert screen.ended() == 130
+        assert " failed" not in screen.text
         assert "⊘ flow.json" in screen.text
         counted = r"(start|ask|end) +\d+\.\d s  ([\d,]+) executions"
         told = dict(re.findall(counted, screen.text))

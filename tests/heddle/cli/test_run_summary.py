@@ -76,6 +76,18 @@ def test_a_run_that_failed_and_one_that_was_stopped_say_so() -> None:
     assert stopped == "⊘ flow.json  3.0 s · interrupted\n  nodes  t  2.0 s  stopped"
 
 
+def test_nodes_that_were_stopped_did_not_fail() -> None:
+    happened: list[tuple[float, Event]] = []
+    for item in range(3):
+        path = ("all", item, "t")
+        happened.append((0.0, NodeStarted("t", "ToolNode", {}, 1, path)))
+        what = ErrorInfo("NodeStopped", "") if item else ErrorInfo("ToolFailed", "no")
+        happened.append((1.0, NodeFailed("t", "ToolNode", what, 1, path)))
+    assert told(happened).splitlines()[-1].split("  ")[-1] == (
+        "3 executions · 2 stopped · 1 failed"
+    )
+
+
 def test_only_the_longest_nodes_are_told_and_the_failed_ones() -> None:
     happened: list[tuple[float, Event]] = []
     for n in range(40):

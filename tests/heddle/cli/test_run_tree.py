@@ -109,6 +109,9 @@ def test_a_result_in_the_place_of_a_failure_makes_the_node_done() -> None:
     assert tree.root.done[0].phase is Phase.DONE
     assert left(tree) == ["✗ t: it broke"]
     assert tree.totals.nodes[("t",)].failures == 0
+    stopped = NodeFailed("s", "ToolNode", ErrorInfo("NodeStopped", ""), 1)
+    tree = tree_of(started("s"), stopped, completed("s"))
+    assert tree.totals.nodes[("s",)].failures == 0
 
 
 def test_the_error_that_ends_the_run_is_not_left_twice() -> None:
