@@ -16,6 +16,7 @@ import msgspec
 AT_ONCE: Final = 8192
 """Values that are encoded at once, in at most some 2 ms."""
 
+_NESTED: Final = (list, dict, tuple)
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -24,13 +25,13 @@ def is_long(value: Any) -> bool:
 
     Looks at no more of them than that. A text is one value, for texts are fast.
     """
-    return _is_nested(value) and _count(value) > AT_ONCE
+    return isinstance(value, _NESTED) and _count(value) > AT_ONCE
 
 
 def any_long(values: Mapping[str, Any]) -> bool:
     """Whether one of the values of a state is long."""
-    for value in values.values():  # noqa: SIM110  a generator would be most of its time
-        if _is_nested(value) and _count(value) > AT_ONCE:
+    for value in values.values():
+        if isinstance(value, _NESTED) and _count(value) > AT_ONCE:
             return True
     return False
 
@@ -51,10 +52,6 @@ async def encode_gently(value: Any) -> bytes:
     return b"".join(pieces)
 
 
-def _is_nested(value: Any) -> bool:
-    return isinstance(value, (list, dict, tuple))
-
-
 def _count(value: Any) -> int:
     """How many values there are in it, itself among them; some more than `AT_ONCE` when
     there are more."""
@@ -63,12 +60,12 @@ def _count(value: Any) -> int:
     while waiting and found <= AT_ONCE:
         each = waiting.pop()
         found += 1
-        if not _is_nested(each):
+        if not isinstance(each, _NESTED):
             continue
         found += len(each)
         inside = each.values() if isinstance(each, dict) else each
         if found <= AT_ONCE:
-            nested = [one for one in inside if _is_nested(one)]
+            nested = [one for one in inside if isinstance(one, _NESTED)]
             found -= len(nested)
             waiting += nested
     return found

@@ -83,9 +83,12 @@ class PolicyCounts:
     ) -> None:
         """These said ``action``, within so many seconds."""
         bucket = bisect_left(BUCKETS, seconds)
+        tallies = self.tallies
         for component in components:
-            tally = self._tally((seam, half, component))
-            tally.actions[action] = tally.actions.get(action, 0) + 1
+            place = seam, half, component
+            tally = tallies.get(place) or self._tally(place)
+            actions = tally.actions
+            actions[action] = actions.get(action, 0) + 1
             tally.buckets[bucket] += 1
             tally.seconds += seconds
 
