@@ -49,14 +49,21 @@ def sentence(what: str, *, where: str = "", fix: str = "") -> str:
 
 
 def nearest(name: str, choices: Iterable[str]) -> str | None:
-    """The choice that ``name`` is most likely a misspelling of, or None."""
+    """The choice that ``name`` is most likely a misspelling of, or None.
+
+    One of the same letters in another order is, however short: ``rnu`` for ``run``.
+    """
     import difflib  # only for who misspelt something
 
     folded: dict[str, str] = {}
     for choice in islice(choices, COMPARED):
         folded.setdefault(choice.casefold(), choice)
-    found = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.7)
-    return folded[found[0]] if found else None
+    typed = name.casefold()
+    if found := difflib.get_close_matches(typed, folded, n=1, cutoff=0.7):
+        return folded[found[0]]
+    letters = sorted(typed)
+    mixed = (each for each in folded if len(each) == len(typed) > 2)
+    return next((folded[each] for each in mixed if sorted(each) == letters), None)
 
 
 def one_of(name: str, choices: Iterable[str]) -> str:

@@ -26,7 +26,7 @@ from heddle.server.http import Refusal
 from heddle.server.json_pieces import TooDeep, TooMany, decode, has_more
 from heddle.server.run_folders import RunFolders
 from heddle.spec import NOTHING_SUPPLIED, FormatRefused, Formats, Supplied
-from plugins_host import nearest
+from plugins_host import json_flaw, nearest
 
 FIELDS: Final = ("flow", "flowPath", "format", "inputs", "plugins", "tools")
 
@@ -246,13 +246,22 @@ def read_object(data: bytes, what: str) -> dict[str, Raw]:
         kind = _KINDS.get(data.lstrip()[:1], "a number")
         raise Refusal(400, f"{what} is {kind}, not a JSON object") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Refusal(400, f"{what} is not JSON: {_reason(error)}") from error
+        raise _not_json(what, data, error) from error
 
 
-def _reason(error: Exception) -> str:
+# Bytes of a body that are read again for the line and the character at fault.
+_EXPLAINED: Final = 64 * 1024
+
+
+def _not_json(what: str, data: bytes, error: Exception) -> Refusal:
+    """Says where, and what to do about it; of a long body what the decoder says."""
+    if len(data) <= _EXPLAINED:
+        flaw = json_flaw(data, error)
+        return Refusal(400, f"{what} is not JSON: {flaw.what}", fix=flaw.fix)
+    reason = str(error).removeprefix("JSON is malformed: ")
     if isinstance(error, UnicodeDecodeError):
-        return "it is not UTF-8"
-    return str(error).removeprefix("JSON is malformed: ")
+        reason = "it is not UTF-8"
+    return Refusal(400, f"{what} is not JSON: {reason}")
 
 
 def _check_names(fields: Mapping[str, Raw]) -> None:
@@ -289,7 +298,7 @@ def _read_inputs(raw: Raw | None) -> dict[str, Any]:
     except (RecursionError, TooDeep) as error:
         raise Refusal(400, f"'inputs' is nested deeper than {MAX_DEPTH} levels") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Refusal(400, f"'inputs' is not JSON: {_reason(error)}") from error
+        raise _not_json("'inputs'", data, error) from error
     if too_deep(inputs, data):
         raise Refusal(400, f"'inputs' is nested deeper than {MAX_DEPTH} levels")
     return inputs

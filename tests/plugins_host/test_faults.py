@@ -20,3 +20,10 @@ def test_a_name_is_compared_with_so_many_and_no_more() -> None:
     many = [f"{n:04}" for n in range(1000)]
     assert nearest("misspelt", [*many[:-1], "mispelt"]) == "mispelt"
     assert nearest("misspelt", [*many, "mispelt"]) is None
+
+
+def test_letters_in_another_order_are_a_typo_however_short_the_name_is() -> None:
+    assert nearest("rnu", ["run", "graph"]) == "run"
+    assert nearest("TWO", ["tow"]) == "tow"
+    assert nearest("ab", ["ba"]) is None
+    assert nearest("nur", ["ran"]) is None

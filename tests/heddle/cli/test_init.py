@@ -44,6 +44,27 @@ def test_what_it_writes_is_valid_without_a_warning(heddle: Heddle) -> None:
     assert done == (0, "demo/flow.json: valid\n", "")
 
 
+def test_the_model_can_be_changed_as_it_says(heddle: Heddle, tmp_path: Path) -> None:
+    told = heddle("init", "demo").stdout
+    assert '"$OPENAI_API_KEY"' in told
+    path = tmp_path / "demo" / "flow.json"
+    flow = json.loads(path.read_text(encoding="utf-8"))
+    model = flow["$referenced_components"]["count"]["agent"]["llm_config"]
+    del model["metadata"]
+    # Nobody answers at this port.
+    more = {"url": "http://127.0.0.1:9/v1", "model_id": "m", "api_key": "$OPENAI_API_KEY"}
+    model.update(more)
+    path.write_text(json.dumps(flow), encoding="utf-8")
+    assert heddle("validate", "demo/flow.json").stdout == "demo/flow.json: valid\n"
+
+    command = ("run", "demo/flow.json", "--tools-dir", "demo/tools")
+    without = heddle(*command, environment={"OPENAI_API_KEY": ""})
+    assert without.status == 1
+    assert "OPENAI_API_KEY" in without.stderr
+    with_key = heddle(*command, environment={"OPENAI_API_KEY": "sk-1"})
+    assert "Check the url, and that the model server runs." in with_key.stderr
+
+
 def test_a_locale_that_lacks_a_character_is_no_trouble(heddle: Heddle) -> None:
     done = heddle("init", "demo", environment={"PYTHONIOENCODING": "latin-1"})
     assert done.status == 0

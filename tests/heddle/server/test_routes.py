@@ -477,6 +477,32 @@ def test_a_run_that_is_not_there_says_which_ones_are(
     )
 
 
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (
+            b"{'flowPath': 'flow.json'}",
+            "the body is not JSON: line 1, column 2: expecting property name enclosed in "
+            "double quotes. Put names and texts in double quotes.",
+        ),
+        (
+            b'{"flow": None}',
+            "the body is not JSON: line 1, column 10: expecting value. Write null, which "
+            "JSON has in place of None.",
+        ),
+        (
+            b'{"flow": "' + b"x" * 70_000,
+            "the body is not JSON: Input data was truncated",
+        ),
+    ],
+)
+def test_a_body_that_is_no_json_says_where_and_what_to_do(
+    served: Served, body: bytes, says: str
+) -> None:
+    done = served.ask("POST", "/v1/runs", body)
+    assert (done.status, done.error[1]) == (400, says)
+
+
 def test_a_run_that_has_ended_cannot_be_cancelled(served: Served) -> None:
     run = served.ask("POST", "/v1/runs", {"flow": STRAIGHT}).json["run"]
     assert served.ask("DELETE", f"/v1/runs/{run}").status == 409
