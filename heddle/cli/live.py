@@ -13,9 +13,11 @@ leaves it usable.
 """
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterable
+from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -100,16 +102,25 @@ class Live:
         self._waiting = 0
         self._left_out = 0
         self._turn = 0
+        self._is_left = False
 
     async def animate(self) -> None:
         """Draw until cancelled."""
-        while True:
-            began = self._clock()
-            if self._outlet.idle:
-                self._draw()
-            else:
-                self._fold()
-            await trio.sleep(max(EACH, (self._clock() - began) / SHARE))
+        before = signal.signal(signal.SIGCONT, self._go_on)
+        try:
+            while True:
+                began = self._clock()
+                if self._outlet.idle:
+                    self._draw()
+                else:
+                    self._fold()
+                await trio.sleep(max(EACH, (self._clock() - began) / SHARE))
+        finally:
+            signal.signal(signal.SIGCONT, before)
+
+    def _go_on(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        """The process was stopped, and whoever did that has written below the picture."""
+        self._is_left = True
 
     def _tell(self, event: Event, /) -> None:
         assert self._verbose is not None
@@ -166,6 +177,9 @@ class Live:
 
     def _draw(self, *, picture: bool = True) -> None:
         self._fold()
+        if self._is_left:
+            self._is_left = False
+            self._region.forget()
         width, height = terminal_size()
         shown: list[Spans] = []
         if picture:

@@ -29,6 +29,9 @@ HELD: Final = {
     ),
     "drawn less often": "test_a_picture_that_is_slow_is_drawn_less_often",
     "follows the size": "test_a_resized_terminal_is_drawn_anew",
+    "Ctrl-Z suspends": (
+        "test_ctrl_z_suspends_a_run_and_it_goes_on_below_what_the_shell_wrote"
+    ),
     "no mode, no cursor": "test_whatever_ends_a_run_leaves_the_terminal_usable",
     "cannot act on the terminal": "test_nothing_that_is_said_acts_on_a_terminal",
     "Each node with the time": "test_only_the_longest_nodes_are_told_and_the_failed_ones",

@@ -220,6 +220,32 @@ def test_a_resized_terminal_is_drawn_anew(
         assert "✓ flow.json" in screen.text
 
 
+def test_ctrl_z_suspends_a_run_and_it_goes_on_below_what_the_shell_wrote(
+    flow: WriteFlow, tool: WriteTool, tmp_path: Path
+) -> None:
+    waiting_tool(tool, tmp_path)
+    environment = surroundings(tmp_path, {"PS1": "$ ", "ENV": "/dev/null"})
+    with Screen(["sh", "-i"], env=environment, cwd=tmp_path) as screen:
+        screen.wait_for("$")
+        command = [*COMMAND, "run", flow(tool_node("t")), "--tools-dir", "tools"]
+        screen.type(" ".join(command) + "\r")
+        screen.wait_for(" t  ")
+        screen.type("\x1a")
+        screen.wait_for("Stopped")
+        screen.type("echo one$((1+1))\r")
+        screen.wait_for("\none2\n")
+        screen.type("fg\r")
+        screen.wait(lambda s: " t  " in s.text.partition("fg\n")[2])
+        go(tmp_path)
+        screen.wait(lambda s: s.text.endswith("}\n$"))
+        above, _, below = screen.text.partition("fg\n")
+        assert " t  " in above.partition("Stopped")[0]
+        assert "\none2\n" in above
+        assert "✓ flow.json" in below
+        screen.type("exit\r")
+        screen.ended()
+
+
 def test_no_colour_is_respected(flow: WriteFlow, tmp_path: Path) -> None:
     with on_a_terminal(tmp_path, "run", flow()) as screen:
         assert screen.ended() == 0
