@@ -15,8 +15,8 @@ from bench.compare import Compared, How, Problem, Spread
 from bench.worktrees import Side
 
 _BEYOND: Final = "beyond noise"
-_WIDE: Final = 44
-_SPREAD: Final = 32
+_WIDE: Final = 50
+_SPREAD: Final = 34
 
 
 def header_line(base: Side, head: Side, how: How) -> str:
@@ -67,9 +67,9 @@ def _rows(result: Compared | Problem) -> Iterator[str]:
     if base is None or head is None:
         told = f"only {'head' if base is None else 'base'} tells it"
     columns = (
-        f"{name:{_WIDE}}",
-        f"{_shown(base):{_SPREAD}}",
-        f"{_shown(head):{_SPREAD}}",
+        f"{name:{_WIDE}} ",
+        f"{_shown(base):{_SPREAD}} ",
+        f"{_shown(head):{_SPREAD}} ",
         f"{unit:13}",
         f"{change:>8}  ",
         told,

@@ -20,12 +20,16 @@ from msgspec import Struct
 from bench.bench_server import CONNECTIONS, asked, body, policies, server
 from bench.bench_server_crowd import READERS, followed
 from bench.flame import flame
-from bench.processes import Process, Served, process, processor_seconds
+from bench.processes import Process, Served, process
 from bench.sampler import Sampler
 from bench.sizes import quick
 from bench.subjects import module_of
 
-SECONDS: Final = 10.0
+SECONDS: Final = 5.0
+"""Of a server's processor time that is looked at: a thousand samples and more."""
+_ROUND: Final = 1.0
+_UNSEEN: Final = 20
+"""So many times as long a server is looked at of which nothing is seen."""
 _PATIENCE: Final = 30.0
 
 
@@ -47,8 +51,22 @@ class Seen(Struct):
 
     pid: int
     path: Path
-    collapsed: str = ""
+    stacks: str = ""
     worked: float = 0.0
+
+    def enough(self, seconds: float) -> bool:
+        """Whether it has worked so long, and something was seen of it.
+
+        The system looks once a tick, and may find others at work each time.
+        """
+        return self.worked >= seconds and (
+            bool(self.stacks) or self.worked >= _UNSEEN * seconds
+        )
+
+    @property
+    def collapsed(self) -> str:
+        """All of it, as of one `bench.sampler`."""
+        return f"#seconds {self.worked:.3f}\n{self.stacks}"
 
     @contextmanager
     def looking(self) -> Iterator[None]:
@@ -57,14 +75,15 @@ class Seen(Struct):
         Raises:
             TimeoutError: It did not tell what was seen.
         """
-        before = processor_seconds(self.pid)
         os.kill(self.pid, signal.SIGUSR2)
         yield
         os.kill(self.pid, signal.SIGUSR2)
-        self.worked += processor_seconds(self.pid) - before
-        # Stacks that were seen before are counted again: collapsed stacks add up.
-        self.collapsed += _when_there(self.path)
+        told = _when_there(self.path)
         self.path.unlink()
+        head, _, stacks = told.partition("\n")
+        self.worked += float(head.removeprefix("#seconds "))
+        # Stacks that were seen before are counted again: collapsed stacks add up.
+        self.stacks += stacks
 
 
 class Load(Struct, frozen=True):
@@ -73,8 +92,8 @@ class Load(Struct, frozen=True):
     Attributes:
         name: What it is called.
         guarded: Whether four policies are installed.
-        put: Puts it under it, for so many seconds while it is looked at; how many runs
-            that were.
+        put: Puts it under it, until it was looked at for so many seconds of its
+            processor time; how many runs that were.
     """
 
     name: str
@@ -84,14 +103,19 @@ class Load(Struct, frozen=True):
 
 def _posted(path: str) -> Callable[[Bench, Served, Seen, float], int]:
     def put(bench: Bench, served: Served, seen: Seen, seconds: float) -> int:
-        def load(how_long: float) -> int:
-            sent, how = body(bench.port), {"connections": CONNECTIONS, "seconds": how_long}
+        round_of = min(_ROUND, seconds)
+
+        def load() -> int:
+            sent, how = body(bench.port), {"connections": CONNECTIONS, "seconds": round_of}
             told = asked(bench.client, served.pid, served.port, path, sent, **how)
             return int(told["count"])
 
-        load(min(1.0, seconds))
-        with seen.looking():
-            return load(seconds)
+        load()
+        runs = 0
+        while not seen.enough(seconds):
+            with seen.looking():
+                runs += load()
+        return runs
 
     return put
 
@@ -99,8 +123,8 @@ def _posted(path: str) -> Callable[[Bench, Served, Seen, float], int]:
 def _fan_out(bench: Bench, served: Served, seen: Seen, seconds: float) -> int:
     """Run after run. Looked at is what the readers of one are told, not their coming."""
     followed(served, bench.stub, bench.port, READERS)
-    runs, until = 0, time.monotonic() + seconds
-    while not runs or time.monotonic() < until:
+    runs = 0
+    while not seen.enough(seconds):
         followed(served, bench.stub, bench.port, READERS, meanwhile=seen.looking)
         runs += 1
     return runs
@@ -127,7 +151,7 @@ def write(
     Args:
         folder: Where the pictures go.
         names: Of loads and of benchmarks.
-        seconds: How long a server is looked at under each load.
+        seconds: Of its processor time that a server is looked at under each load.
         small: Whether benchmarks are run with small sizes.
 
     Raises:
