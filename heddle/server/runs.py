@@ -19,27 +19,21 @@ from typing import Any, Final, Protocol, Self, TypeAlias
 
 import trio
 
-from heddle.engine.faults import timed_out
 from heddle.events import Event
 from heddle.gentle_json import any_long
 from heddle.launch import Prepared
 from heddle.server import event_log, history
 from heddle.server.endings import (
-    Cancelled,
-    Completed,
     Conceal,
     Ending,
-    Failed,
-    RunBroke,
-    RunCancelled,
     Status,
     Stop,
     forget_frames,
-    shown,
 )
 from heddle.server.event_log import EventLog, LogLimits, Tally
 from heddle.server.history import History, HistoryLimits
 from heddle.server.ids import new_id
+from heddle.server.judging import judge, only_cancelled, split
 from heddle.server.own_scope import OwnScope
 from heddle.server.pacer import Pacer
 from heddle.server.run_handle import STATUS, CancelOutcome, RunHandle, Work
@@ -426,9 +420,11 @@ class Runs:
             if any_long(result):
                 await run.log.learn(result)
         except BaseException as raised:  # noqa: BLE001  what is not its own is raised again
-            error, passing = _split(raised)
+            error, passing = split(raised)
             self._finish(run, result, error, unasked)
-            own = run.scope.cancel_called and passing is not None and _cancelled(passing)
+            own = (
+                run.scope.cancel_called and passing is not None and only_cancelled(passing)
+            )
             if passing is not None and not own:
                 raise passing from None
         else:
@@ -442,7 +438,9 @@ class Runs:
         unasked: Stop,
     ) -> None:
         """Write down how it ended; its slot is free."""
-        ending, error = self._judge(run, result, raised, unasked)
+        ending, error = judge(
+            run, result, raised, unasked, conceal=self._conceal, timeout=self._timeout
+        )
         run.finish(ending, error, result, self._now())
         self._watch.end(run)
         del self._active[run.id]
@@ -463,36 +461,6 @@ class Runs:
         if error is not None:
             forget_frames(error)
 
-    def _judge(
-        self,
-        run: RunHandle,
-        result: Mapping[str, Any] | None,
-        raised: BaseException | None,
-        unasked: Stop,
-    ) -> tuple[Ending, Fault | None]:
-        if raised is None and result is not None:
-            try:
-                return Completed(run.log.encode_result(result)), None
-            except Exception as no_json:  # noqa: BLE001  a result of an odd plugin or tool
-                raised = no_json
-        error = None if raised is None else self._fault(run, raised)
-        if error is None and run.stop is None and run.overdue:
-            error = timed_out(self._timeout, run.node, run.flow)
-        if run.stop is not None or error is None:
-            stopped = RunCancelled(run.stop or unasked)
-            return Cancelled(shown(stopped, self._conceal)), stopped
-        return Failed(shown(error, self._conceal)), error
-
-    def _fault(self, run: RunHandle, raised: BaseException) -> Fault:
-        while isinstance(raised, BaseExceptionGroup) and len(raised.exceptions) == 1:
-            raised = raised.exceptions[0]
-        if isinstance(raised, Fault):
-            return raised
-        _LOG.error("run %s of %r broke", run.id, run.flow, exc_info=raised)
-        broke = RunBroke(run.id, raised)
-        broke.__cause__ = raised
-        return broke
-
     def _retry_after(self) -> int:
         """When a slot will be free, going by how long runs take; 1 to 30 seconds."""
         return math.ceil(min(30, max(1, self._mean_seconds / self.max_concurrent)))
@@ -500,25 +468,3 @@ class Runs:
 
 _Begun: TypeAlias = tuple[RunHandle, Work, Mapping[str, Any]]
 """A run, what it does, and what it starts from."""
-
-
-def _cancelled(raised: BaseException) -> bool:
-    """Whether it is a cancellation, and nothing else."""
-    if isinstance(raised, BaseExceptionGroup):
-        return all(map(_cancelled, raised.exceptions))
-    return isinstance(raised, trio.Cancelled)
-
-
-_PASSING: Final = (trio.Cancelled, KeyboardInterrupt, GeneratorExit)
-
-
-def _split(
-    raised: BaseException,
-) -> tuple[BaseException | None, BaseException | None]:
-    """What is the run's own failure, and what is for those around it."""
-    if isinstance(raised, _PASSING):
-        return None, raised
-    if isinstance(raised, BaseExceptionGroup):
-        passing, error = raised.split(_PASSING)
-        return error, passing
-    return raised, None
