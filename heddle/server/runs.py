@@ -422,13 +422,10 @@ class Runs:
         except BaseException as raised:  # noqa: BLE001  what is not its own is raised again
             error, passing = split(raised)
             self._finish(run, result, error, unasked)
-            own = (
-                run.scope.cancel_called and passing is not None and only_cancelled(passing)
-            )
-            if passing is not None and not own:
-                raise passing from None
-        else:
-            self._finish(run, result, None, unasked)
+            if passing is None or (run.scope.cancel_called and only_cancelled(passing)):
+                return
+            raise passing from None
+        self._finish(run, result, None, unasked)
 
     def _finish(
         self,
