@@ -96,6 +96,11 @@ def read_manifest(path: Path, *, builtin_types: Collection[str] = ()) -> Manifes
         raise refuse(
             f"it is not valid JSON: {flaw.what}", flaw.fix or "A manifest is a JSON object."
         ) from error
+    if isinstance(raw, dict) and "component_type" in raw and "components" not in raw:
+        raise refuse(
+            "this is a document of Agent Spec, and no manifest of a plugin",
+            "Name the manifest here, and the document where the flow belongs.",
+        )
     return check_manifest(
         raw, file=file, folder=path.resolve().parent, builtin_types=builtin_types
     )

@@ -86,7 +86,7 @@ def _read_value(name: str, text: str) -> dict[str, Any]:
         raise SettingsError(
             f"the value{shown}{there} is not valid JSON: {flaw.what}",
             component_type=name,
-            fix=flaw.fix
+            fix=(data.lstrip()[:1] == b"{" and flaw.fix)
             or "Write a JSON object, or @ and the path of a file that holds one.",
         ) from error
     if not isinstance(value, dict):

@@ -40,7 +40,8 @@ def read_input(text: str | None) -> dict[str, Any]:
         raise WrongUsage(
             f"this is not JSON: {flaw.what}",
             where=where,
-            fix=flaw.fix or EXAMPLE,
+            # What does not even begin as one is no mistake in an object.
+            fix=(data.lstrip()[:1] == b"{" and flaw.fix) or EXAMPLE,
             quoted=_quoted(where, data, flaw.offset),
         ) from error
     except RecursionError as error:
@@ -69,16 +70,18 @@ def _quoted(where: str, data: bytes, offset: int | None) -> list[str]:
 
 
 def misspelt(given: Mapping[str, Any], declared: Iterable["Property"]) -> Iterator[str]:
-    """A warning for each input that is probably another one, which is left at its default.
+    """A warning for each input that is probably another one, which is not given.
 
     Any other name that a flow does not declare is carried along, for whoever reads it.
     """
     known = {each.title: each for each in declared}
-    left = [name for name, each in known.items() if each.has_default and name not in given]
+    left = [name for name in known if name not in given]
     for name in given:
         guess = None if name in known else nearest(name, left)
         if guess is not None:
-            what = f"the flow has no input {name!r}, and {guess!r} is left at its default"
+            is_default = known[guess].has_default
+            instead = "is left at its default" if is_default else "is not given"
+            what = f"the flow has no input {name!r}, and {guess!r} {instead}"
             yield sentence(what, where="--input", fix=f"Did you mean {guess!r}?")
 
 

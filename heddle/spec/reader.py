@@ -171,6 +171,9 @@ class _Reader:
             self.references.define(raw[DEFINITIONS], (None, DEFINITIONS))
             what = "this defines components and doesn't say which of them it is"
             fix = f"Add '{REF}' with the id of the component to run."
+        elif "components" in raw and "version" in raw:
+            what = "this is the manifest of a plugin, and no document of Agent Spec"
+            fix = "Give it with --plugin, and the document where the flow belongs."
         else:
             what = f"'{_TYPE}' is missing"
             fix = f"Add '{_TYPE}': 'Flow', or the type that this is."

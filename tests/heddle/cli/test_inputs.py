@@ -47,7 +47,7 @@ def test_malformed_json_is_told_with_its_line_and_column() -> None:
     told = refused('{"a":\n 1,}')
     assert told.startswith("--input: this is not JSON: line 2, column ")
     assert told.endswith("Take away the comma before '}'.")
-    assert refused("1 2").endswith("Keep one value in a document, and nothing behind it.")
+    assert refused("{} 2").endswith("Keep one value in a document, and nothing behind it.")
     assert refused("[NaN]").endswith("""Give an object, such as '{"question": "why?"}'.""")
 
 
@@ -119,6 +119,15 @@ def test_an_input_that_is_probably_another_one_is_warned_of(
     assert [each.rpartition(" ")[2] for each in told] == ([f"'{guess}'?"] if guess else [])
 
 
-def test_what_is_missing_without_a_default_is_told_by_the_run_itself() -> None:
+def test_of_one_that_the_flow_needs_it_is_said_too() -> None:
     needed = Property("text", {"title": "text", "type": "string"})
-    assert list(misspelt({"txet": 1}, [needed])) == []
+    assert list(misspelt({"txet": 1}, [needed])) == [
+        "--input: the flow has no input 'txet', and 'text' is not given. Did you mean "
+        "'text'?"
+    ]
+
+
+def test_what_does_not_begin_as_an_object_is_told_what_one_is() -> None:
+    assert refused("name=Ada").endswith(
+        """Give an object, such as '{"question": "why?"}'."""
+    )

@@ -307,7 +307,8 @@ def test_wrong_usage_is_status_2(
 
 
 def test_an_unknown_command_gets_a_guess(heddle: Heddle) -> None:
-    done = heddle("rnu")
+    assert "Did you mean 'run'?" in heddle("rnu").stderr
+    done = heddle("walk")
     assert done.status == 2
     assert done.stderr.endswith(
         "Choose from: run, validate, graph, explain, init, plugin, completion.\n"
@@ -456,6 +457,23 @@ def test_so_is_a_plugin_and_a_file_of_input(heddle: Heddle, flow: WriteFlow) -> 
     given = heddle("run", name, "--input", "@flw.json")
     assert "Did you mean 'flow.json'?" in plugin.stderr
     assert "Did you mean 'flow.json'?" in given.stderr
+
+
+def test_a_flow_and_a_manifest_that_were_mixed_up_are_told_apart(
+    heddle: Heddle, flow: WriteFlow
+) -> None:
+    name = flow()
+    heddle("plugin", "new", "gate")
+    as_plugin = heddle("run", name, "--plugin", name)
+    assert (
+        "this is a document of Agent Spec, and no manifest of a plugin" in as_plugin.stderr
+    )
+    as_flow = heddle("run", "gate/gate.json")
+    assert as_flow.status == 1
+    assert (
+        "this is the manifest of a plugin, and no document of Agent Spec. Give it with "
+        "--plugin, and the document where the flow belongs.\n"
+    ) in as_flow.stderr
 
 
 def test_input_that_is_no_json_is_quoted(heddle: Heddle, flow: WriteFlow) -> None:
