@@ -78,7 +78,7 @@ class Compared(Struct, frozen=True, omit_defaults=True):
         change: Of the head's median against the base's: 0.1 is a tenth more. None where
             one side does not tell it, or the base's is nothing.
         beyond: Whether all that the head measured lies on one side of all that the base
-            did.
+            did, in two rounds at least.
     """
 
     subject: str
@@ -171,7 +171,9 @@ def _change(
     if base is None or head is None:
         return Compared(subject, number, base, head)
     change = (head.median - base.median) / abs(base.median) if base.median else None
-    beyond = head.lowest > base.highest or head.highest < base.lowest
+    apart = head.lowest > base.highest or head.highest < base.lowest
+    # Two single values are always apart.
+    beyond = apart and min(base.rounds, head.rounds) > 1
     return Compared(subject, number, base, head, change, beyond)
 
 

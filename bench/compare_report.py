@@ -39,11 +39,16 @@ def line(result: Compared | Problem) -> str:
 
 def header(base: Side, head: Side, how: How) -> str:
     """The same for people, and what the columns are."""
+    noise = (
+        f"{_BEYOND}: the ranges do not overlap; by chance alone 1 number in {how.chance}"
+    )
+    if how.rounds == 1:
+        noise = "one round says nothing about noise: ask for more with --rounds"
     small = ", small sizes" if how.quick else ""
     return (
         f"base  {base.told}\nhead  {head.told}\n"
         f"{how.rounds} rounds in turns{small}: median [lowest, highest]\n"
-        f"{_BEYOND}: the ranges do not overlap; by chance alone 1 number in {how.chance}\n"
+        f"{noise}\n"
     )
 
 

@@ -344,6 +344,18 @@ def test_rounds_are_one_at_least_and_of_a_comparison(
     assert "--rounds" in capsys.readouterr().err
 
 
+def test_one_round_says_nothing_about_noise(
+    repository: Repository, compared: Comparing
+) -> None:
+    repository.tells({"fake.call": [50]})
+
+    _, (_, value, *_), shown = compared(rounds=1)
+
+    assert value["change"] == 4
+    assert not value.get("beyond")
+    assert "one round says nothing about noise: ask for more with --rounds\n" in shown
+
+
 @pytest.mark.parametrize(("rounds", "chance"), [(1, 1), (2, 3), (3, 10), (5, 126)])
 def test_how_often_a_range_is_apart_by_chance_is_told(rounds: int, chance: int) -> None:
     # Of all ways to deal 2n different values to two sides, in how many are they apart?
