@@ -229,3 +229,15 @@ def test_without_nodes_not_every_edge_is_told_of(
     done = heddle("validate", "flow.json")
     assert says in done.stderr
     assert done.stderr.endswith("flow.json: 1 problem\n")
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_misspelt_node_in_the_list_is_told_once_and_not_at_each_edge(
+    heddle: Heddle, flow: WriteFlow, tmp_path: Path, number: int
+) -> None:
+    plain = json.loads((tmp_path / flow()).read_text())
+    plain["nodes"][number]["$component_ref"] += "x"
+    (tmp_path / "flow.json").write_text(json.dumps(plain, indent=1))
+    done = heddle("validate", "flow.json")
+    assert "is not defined in this document. Did you mean" in done.stderr
+    assert done.stderr.endswith("flow.json: 1 problem\n")
