@@ -39,8 +39,11 @@ class Outlet:
         self._nothing.set()
         self._poll = select.poll()
         self._poll.register(descriptor, select.POLLOUT)
-        # What a terminal has room for is not known, so it is written by the thread.
+        # What a terminal has room for is not known: it is asked, by a way of our own to it,
+        # as whoever else has ours would not expect to be refused. Without one, the thread
+        # writes everything.
         self._direct = not os.isatty(descriptor)
+        self._asked = None if self._direct else _opened(descriptor)
         self.error: OSError | None = None
 
     @property
@@ -57,7 +60,7 @@ class Outlet:
         """Take bytes to be written in order; False when too many wait already."""
         if self.error is not None or not data:
             return True  # `broken` was told; nobody is there to be told again
-        if self.idle and self._direct:
+        if self.idle and (self._direct or self._asked is not None):
             data = self._write_what_fits(data)
             if not data:
                 return True
@@ -70,9 +73,14 @@ class Outlet:
 
     def _write_what_fits(self, data: bytes) -> bytes:
         """Write as long as that cannot block; what is left."""
-        while data and self._poll.poll(0):
+        while data and (self._asked is not None or self._poll.poll(0)):
             try:
-                data = data[os.write(self._descriptor, data[:SURE]) :]
+                if self._asked is not None:
+                    data = data[os.write(self._asked, data) :]
+                else:
+                    data = data[os.write(self._descriptor, data[:SURE]) :]
+            except BlockingIOError:
+                return data
             except OSError as error:
                 self._fail(error)
                 return b""
@@ -86,6 +94,14 @@ class Outlet:
 
     async def run(self) -> None:
         """Write what waits, until cancelled. One task runs it."""
+        try:
+            await self._run()
+        finally:
+            if self._asked is not None:
+                os.close(self._asked)
+                self._asked = None
+
+    async def _run(self) -> None:
         while True:
             await self._something.wait()
             self._something = trio.Event()
@@ -105,6 +121,15 @@ class Outlet:
     async def drained(self) -> None:
         """Wait until all is written, or cannot be."""
         await self._nothing.wait()
+
+
+def _opened(terminal: int) -> int | None:
+    """The terminal, opened anew, so that it refuses what it has no room for; None if the
+    system refuses, as it may where another user opened it."""
+    try:
+        return os.open(os.ttyname(terminal), os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    except OSError:
+        return None
 
 
 def write_all(descriptor: int, data: bytes | bytearray) -> None:

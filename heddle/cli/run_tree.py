@@ -105,6 +105,9 @@ class RunTree:
         """
         when = iter(times)
         root, running, fresh = self.root, self._running, self._fresh
+        # Where the last one began, and under which node; None when that may have changed.
+        place: Key | None = None
+        parent: TreeNode | None = None
         for event in events:
             if type(event) is TokenDelta:
                 key = event.node_path or (event.node_name,)
@@ -115,13 +118,15 @@ class RunTree:
                     self._hear(running[key], event)
             elif type(event) is NodeStarted:
                 key = event.node_path or (event.node_name,)
-                around = key[:-1]
-                while around and type(around[-1]) is int:
-                    around = around[:-1]
-                parent = running.get(around) if around else root
+                if key[:-1] != place:  # the items of a map are one each
+                    place = around = key[:-1]
+                    while around and type(around[-1]) is int:
+                        around = around[:-1]
+                    parent = running.get(around) if around else root
                 if parent is None or event.attempt > 1 or key in running:
                     self._settle()
                     self._node_started(event, next(when))
+                    place = None
                 else:
                     if parent.totals is None:
                         parent.expect()
@@ -131,10 +136,11 @@ class RunTree:
                 begun = fresh.pop(key, None)
                 if begun is None:
                     self._node_completed(event, next(when))
+                    place = None
                     continue
-                since, parent, _ = begun
+                since, its, _ = begun
                 took = next(when) - since
-                totals, done = parent.totals, parent.done
+                totals, done = its.totals, its.done
                 assert totals is not None
                 assert done is not None
                 total = totals.get(key[-1])
@@ -145,7 +151,7 @@ class RunTree:
                 calls, usage = event.model_calls, event.usage
                 if calls or usage is not None:
                     total.spent(calls, usage)
-                parent.ended += 1
+                its.ended += 1
                 done.append((key, took, calls, usage))
             else:
                 now = next(when)
@@ -153,6 +159,7 @@ class RunTree:
                 if handler is not None:
                     self._settle()
                     handler(self, event, now)
+                    place = None
         self._settle()
 
     def _settle(self) -> None:

@@ -1,5 +1,7 @@
 import errno
 import os
+import termios
+import tty
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -62,6 +64,69 @@ async def test_a_reader_that_stalls_holds_nobody_up_and_gets_everything(
         assert outlet.put(b"more")
         assert os.read(read, 100) == b"more"
         nursery.cancel_scope.cancel()
+
+
+@pytest.fixture
+def terminal() -> Iterator[tuple[int, int]]:
+    master, slave = os.openpty()
+    tty.setraw(slave)
+    yield master, slave
+    os.close(master)
+    os.close(slave)
+
+
+async def test_what_a_terminal_takes_is_written_on_the_spot(
+    terminal: tuple[int, int],
+) -> None:
+    master, slave = terminal
+    outlet = Outlet(slave, most=100)
+    assert outlet.put(b"hello")
+    assert outlet.idle
+    assert os.read(master, 100) == b"hello"
+    assert os.get_blocking(slave)  # others write to it as well
+
+
+async def test_a_terminal_that_is_paused_gets_everything_in_its_order(
+    terminal: tuple[int, int],
+) -> None:
+    master, slave = terminal
+    outlet = Outlet(slave, most=1_000_000)
+    expected = b"".join(b"line %d\n" % number for number in range(10_000))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(outlet.run)
+        termios.tcflow(slave, termios.TCOOFF)
+        assert outlet.put(expected[:500])
+        assert not outlet.idle
+        assert outlet.put(expected[500:90_000])
+        termios.tcflow(slave, termios.TCOON)
+        got = b""
+        while len(got) < 90_000:
+            got += await trio.to_thread.run_sync(os.read, master, 65536)
+        await outlet.drained()
+        assert outlet.put(expected[90_000:])
+        while len(got) < len(expected):
+            got += await trio.to_thread.run_sync(os.read, master, 65536)
+        assert got == expected
+        nursery.cancel_scope.cancel()
+    assert outlet._asked is None
+
+
+async def test_a_terminal_that_cannot_be_opened_anew_is_written_by_a_thread(
+    terminal: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(_: int) -> str:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "ttyname", refuses)
+    master, slave = terminal
+    outlet = Outlet(slave, most=100)
+    assert outlet.put(b"hello")
+    assert not outlet.idle
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(outlet.run)
+        await outlet.drained()
+        nursery.cancel_scope.cancel()
+    assert os.read(master, 100) == b"hello"
 
 
 async def test_more_than_may_wait_is_refused(pipe: tuple[int, int]) -> None:
