@@ -5,7 +5,7 @@ a state and a place of its own. Where no policy is asked around nodes, a pure no
 plain call between two events.
 """
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 import trio
 
@@ -144,8 +144,11 @@ class Walking:
                     settled = await self._executed(node, work)
                 else:
                     settled = await self._arrival(node)
-            output, branch = settled.output, settled.branch
-            replaced_by = settled.replaced_by if isinstance(settled, _Settled) else None
+            if type(settled) is Result:
+                output, branch = settled
+                replaced_by = None
+            else:
+                output, branch, replaced_by = cast("_Settled", settled)
             self._ran.record(number, output)
             state.update(output)
             if run.trace is not None:
@@ -170,8 +173,11 @@ class Walking:
         None when types can't be checked in a moment, and when it fails and a policy is
         asked about that; nothing has happened then.
         """
-        run, path = self._run, self._path_of(node)
-        executions = spend_execution(run.executions, node, run.limits)
+        run = self._run
+        path = None if self._path is None else (*self._path, node.name)
+        executions = run.executions + 1
+        if executions > run.limits.max_iterations:
+            spend_execution(run.executions, node, run.limits)
         given: State | None = None
         fault: Fault
         try:
@@ -180,7 +186,8 @@ class Walking:
                     given = node_input(node, self._state, self._ran)
                     result = work.step(given)
             else:
-                given = node_input(node, self._state, self._ran)
+                state = self._state
+                given = node_input(node, state, self._ran) if node.feeds else dict(state)
                 result = work.step(given)
         except EffortExceeded:
             return None

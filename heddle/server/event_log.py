@@ -207,7 +207,7 @@ class EventLog:
         else:
             self._together = together
             self.size = len(together) - len(self._pending)
-            self._pending = []
+            self._pending.clear()
         self.ending = ending
         self._encoder = None
         if self._turns is not None:
