@@ -318,7 +318,7 @@ def test_a_narrow_terminal_is_left_without_a_piece_of_a_picture(
 def test_control_characters_in_the_result_are_escaped(
     flow: WriteFlow, tmp_path: Path
 ) -> None:
-    state = '{"a": "\\u009b2J\\u001b[2J\\u007f"}'
+    state = '{"a": "\\u009b2J\\u001b[2J\\u007f\\u202etxet"}'
     with on_a_terminal(tmp_path, "run", flow(), "--input", state) as screen:
         assert screen.ended() == 0
-        assert '"a": "\\u009b2J\\u001b[2J\\u007f"' in screen.text
+        assert '"a": "\\u009b2J\\u001b[2J\\u007f\\u202etxet"' in screen.text

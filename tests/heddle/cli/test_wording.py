@@ -45,12 +45,14 @@ def test_json_is_shown_on_one_line() -> None:
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
-@example("\x7f\x80\x9b\x9f\xa0\xc2")
+@example("\x7f\x80\x9b\x9f\xa0\xc2\x7f\x7f")
+@example("\u200d\u200e\u200f\u2028\u2029\u202e\u202f\u2065\u2066\u2069\u206a–€⁦")
 def test_fit_json_is_the_same_json(text: str) -> None:
     encoded = fit_json(msgspec.json.encode({text: text}))
     assert json.loads(encoded) == {text: text}
     decoded = encoded.decode()
-    assert not any(unicodedata.category(each) == "Cc" for each in decoded)
+    assert not any(unicodedata.category(each) in ("Cc", "Zl", "Zp") for each in decoded)
+    assert fit(decoded) == decoded
 
 
 @pytest.mark.parametrize(
