@@ -10,6 +10,7 @@ mode of the terminal is changed, so that whatever ends the process leaves it usa
 are cut to what fits, measured in cells; nobody else may write to the terminal meanwhile.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
@@ -24,6 +25,11 @@ Row: TypeAlias = Sequence[Segment]
 MELTING: Final = dict.fromkeys(
     (*range(0x200B, 0x200E), 0x2060, *range(0xFE00, 0xFE10), *range(0x1F3FB, 0x1F400))
 )
+# Marks over and under one letter, behind the third: more grow into the rows around it.
+MARKS: Final = (
+    "\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
+)
+PILED: Final = re.compile(f"([{MARKS}]{{3}})[{MARKS}]+")
 MORE: Final = "…"
 
 ERASE_LINE_REST: Final = "\x1b[K"
@@ -129,7 +135,7 @@ def cut(row: Row, width: int) -> Row:
         if sum(len(segment.text) for segment in row) <= width:
             return row
     else:
-        row = [Segment(each.text.translate(MELTING), each.style) for each in row]
+        row = [Segment(flat(each.text), each.style) for each in row]
     kept: list[Segment] = []
     left = width
     for number, segment in enumerate(row):
@@ -143,6 +149,11 @@ def cut(row: Row, width: int) -> Row:
             kept.append(Segment(shorter + MORE, segment.style))
         break
     return kept
+
+
+def flat(text: str) -> str:
+    """Text that stays in its row, in as many cells as any terminal gives it."""
+    return PILED.sub(r"\1", text.translate(MELTING))
 
 
 def _up(lines: int) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from rich.cells import cell_len
 
 from heddle.cli.drawing.widths import cut
-from heddle.cli.region import MELTING
+from heddle.cli.region import flat
 from heddle.cli.run_totals import Name, NodeTotal, ToolTotal, Totals
 from heddle.cli.run_tree import RunTree
 from heddle.cli.telling import STYLES, Marks, Spans, counted, tokens
@@ -231,4 +231,4 @@ def _grid(sections: Iterable[tuple[str, Iterable[Told]]], width: int) -> Iterato
 def _shown(told: Told, most: int) -> str:
     """Its name in at most so many cells, as deep as it is in the flow."""
     indent = min(2 * told.depth, most // 2)
-    return " " * indent + cut(told.name.translate(MELTING), most - indent)
+    return " " * indent + cut(flat(told.name), most - indent)

@@ -127,6 +127,7 @@ def test_a_picture_that_was_left_behind_is_not_overwritten() -> None:
         ("", 0, ""),
         ("👩\u200d👧\ufe0f", 9, "👩👧"),
         ("e\u0301e\u0301", 2, "e\u0301e\u0301"),
+        ("z" + "\u0301\u20dd" * 99 + "a", 2, "z\u0301\u20dd\u0301a"),
     ],
 )
 def test_a_row_is_cut_by_cells(text: str, width: int, shown: str) -> None:

@@ -128,6 +128,7 @@ LONG = [
     "e\u0301" * 300,
     "👩\u200d👩\u200d👧 family",
     "ab",
+    "z" + "\u0301" * 300,
 ]
 
 
@@ -139,6 +140,7 @@ def test_long_and_wide_names_are_cut_to_a_column(width: int) -> None:
     assert all(each.endswith("  0.5 s") for each in lines)
     assert ("👩👩👧" if width == 20 else "👩👩👧 family  ") in lines[3]
     assert lines[0].count("x") == {20: 7, 50: 32}.get(width, 39)
+    assert lines[5].count("\u0301") == 3
 
 
 def test_on_a_narrow_terminal_sections_are_called_by_a_row_of_their_own() -> None:
