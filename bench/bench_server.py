@@ -3,10 +3,12 @@
 Question: how much of the speed of a bare relay from request to model is left when a run of
           start, agent and end stands between them, read from a document, with its events
           kept? And do many runs at once change that?
-Workload: 32 connections, each posting the flow and its inputs over and over, buffered and
-          as an SSE stream; the same with four policies of one process at both halves of
-          `node` and `modelCall`; from 10 to 1,000 connections. Load, model and server are
-          processes of their own; the floor is `bench.relay`.
+Workload: 32 connections, each posting the flow and its inputs over and over; 128 that ask
+          for an SSE stream, whose model sends five pieces, one in a millisecond, for with
+          32 the floor would be idle more than half of the time; the 32 with four policies
+          of one process at both halves of `node` and `modelCall`; from 10 to 1,000
+          connections. Load, model and server are processes of their own; the floor is
+          `bench.relay`.
 Answer:   requests/s, alternating with the floor; p99 over p50; µs of processor time a run
           and how it changes with the number of runs at once.
 """
@@ -31,6 +33,7 @@ from bench.processes import (
 from tests.support.flows import agent, end, flow, model, prop, start
 
 CONNECTIONS: Final = 32
+STREAMS: Final = 128
 SECONDS: Final = 0.8
 ROUNDS: Final = 5
 WIDE: Final = (10, 1_000)
@@ -144,8 +147,13 @@ def run() -> Iterator[Answer]:
         guarded = stack.enter_context(server(*stack.enter_context(policies())))
         how = {"connections": CONNECTIONS, "seconds": SECONDS}
         sent = body(stub)
-        for path, name in (("/v1/runs", "buffered"), ("/v1/runs?stream=true", "streamed")):
-            run, floor = side_by_side(client, (ours, relay), path, sent, **how)
+        for path, name, wide in (
+            ("/v1/runs", "buffered", CONNECTIONS),
+            ("/v1/runs?stream=true", "streamed", STREAMS),
+        ):
+            run, floor = side_by_side(
+                client, (ours, relay), path, sent, connections=wide, seconds=SECONDS
+            )
             yield against_floor(
                 f"server.{name}",
                 run["rate"],

@@ -18,7 +18,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from bench import offers
-from bench.bench_server import CONNECTIONS, WIDE, body, medians
+from bench.bench_server import CONNECTIONS, STREAMS, WIDE, body, medians
 from bench.harness import Answer, against_floor, median
 from bench.model_answers import TEXT
 from bench.place import Place
@@ -35,6 +35,7 @@ class Sizes(Struct, frozen=True):
     seconds: float = 0.8
     rounds: int = 5
     connections: int = CONNECTIONS
+    streams: int = STREAMS
     wide: tuple[int, int] = WIDE
     events: int = 10_000
     readers: int = 100
@@ -161,15 +162,15 @@ def drive(
                 yield Broken(load.name, str(failed))
 
 
-def _sides(driven: Driven, name: str, path: str) -> Iterator[Answer]:
+def _sides(driven: Driven, name: str, path: str, connections: int) -> Iterator[Answer]:
     """Requests beside those of the floor, which take turns after one to warm up."""
     sizes = driven.sizes
     ours, theirs = [], []
     for number in range(sizes.rounds + 1):
-        told = driven.measured(path, sizes.connections)
+        told = driven.measured(path, connections)
         bare = None
         if driven.floor is not None:
-            how = {"connections": sizes.connections, "seconds": sizes.seconds}
+            how = {"connections": connections, "seconds": sizes.seconds}
             bare = driven.loaded(driven.floor, path, **how)
         if number:
             ours.append(told)
@@ -196,11 +197,11 @@ def _detail(run: Mapping[str, float]) -> dict[str, float]:
 
 
 def _buffered(driven: Driven) -> Iterator[Answer]:
-    yield from _sides(driven, "url.buffered", "/v1/runs")
+    yield from _sides(driven, "url.buffered", "/v1/runs", driven.sizes.connections)
 
 
 def _streamed(driven: Driven) -> Iterator[Answer]:
-    yield from _sides(driven, "url.streamed", "/v1/runs?stream=true")
+    yield from _sides(driven, "url.streamed", "/v1/runs?stream=true", driven.sizes.streams)
 
 
 def _crowd(driven: Driven) -> Iterator[Answer]:
@@ -277,7 +278,7 @@ LOADS: Final = (
         "streamed",
         "requests that are answered by the events of their run (SSE)",
         lambda driven: (
-            offers.too_few(driven.known, driven.sizes.connections)
+            offers.too_few(driven.known, driven.sizes.streams)
             or offers.no_stream(driven.server, driven.sent)
         ),
         _streamed,

@@ -2,9 +2,8 @@
 
 What is asked for is a word in the question: ``hold`` is never answered, ``long 10000`` is
 a stream of so many pieces: the stub says ``held`` and begins when a line comes on standard
-input. All else is answered with 225 characters. Where a stream is asked for they come as a
-model sends them, in five pieces each on its own way: all who are being answered get the
-next one in turn.
+input. All else is answered with 225 characters; where a stream is asked for in five pieces,
+one in a millisecond.
 """
 
 import contextlib
@@ -12,12 +11,21 @@ import re
 import select
 import socket
 import sys
+import time
+from collections import deque
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, TypeAlias
 
 from bench.model_answers import BUFFERED, HEAD, STREAMED, chunk
 
 PIECE: Final = "a word. "
+CADENCE: Final = 0.001
+"""Seconds between two pieces of a stream: a very fast model's. Sent without a pause they
+would be one piece by the time that they are read."""
+
+Streams: TypeAlias = deque[tuple[float, socket.socket, Iterator[bytes]]]
+"""When each gets its next piece, and what is left for it."""
+
 _LONG: Final = re.compile(rb"long (\d+)")
 
 
@@ -39,10 +47,14 @@ def main() -> None:
     poll.register(sys.stdin.fileno(), select.EPOLLIN)
     clients: dict[int, socket.socket] = {}
     held: list[tuple[socket.socket, bytes]] = []
-    streams: list[tuple[socket.socket, Iterator[bytes]]] = []
+    streams: Streams = deque()
     while True:
-        streams = [each for each in streams if _sent(*each)]
-        for number, _ in poll.poll(0 if streams else None):
+        now = time.monotonic()
+        while streams and streams[0][0] <= now:
+            _, sock, pieces = streams.popleft()
+            if _sent(sock, pieces):
+                streams.append((now + CADENCE, sock, pieces))
+        for number, _ in poll.poll(max(0.0, streams[0][0] - now) if streams else None):
             if number == sys.stdin.fileno():
                 if not sys.stdin.buffer.readline():
                     return
@@ -76,7 +88,7 @@ def _sent(sock: socket.socket, pieces: Iterator[bytes]) -> bool:
 def _answer(
     sock: socket.socket,
     held: list[tuple[socket.socket, bytes]],
-    streams: list[tuple[socket.socket, Iterator[bytes]]],
+    streams: Streams,
 ) -> bool:
     """Whether there was a question."""
     asked = sock.recv(65536)
@@ -91,7 +103,7 @@ def _answer(
         sys.stdout.write("held\n")
         sys.stdout.flush()
     elif b'"stream":true' in asked:
-        streams.append((sock, iter(STREAMED)))
+        streams.append((0.0, sock, iter(STREAMED)))
     else:
         sock.send(BUFFERED)
     return True

@@ -386,7 +386,7 @@ NUMBERS: Final[Mapping[str, Sequence[Number]]] = {
         ),
         Number(
             "server.streamed",
-            "The same, answered by events.",
+            "The same over 128 connections, answered by events, its model in five pieces.",
             "the same relay, streaming",
             1 / 3,
             better="higher",

@@ -17,7 +17,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from bench.bench_server import CONNECTIONS, asked, body, policies, server
+from bench.bench_server import CONNECTIONS, STREAMS, asked, body, policies, server
 from bench.bench_server_crowd import READERS, followed
 from bench.flame import flame
 from bench.processes import Process, Served, process
@@ -101,12 +101,14 @@ class Load(Struct, frozen=True):
     put: Callable[[Bench, Served, Seen, float], int]
 
 
-def _posted(path: str) -> Callable[[Bench, Served, Seen, float], int]:
+def _posted(
+    path: str, connections: int = CONNECTIONS
+) -> Callable[[Bench, Served, Seen, float], int]:
     def put(bench: Bench, served: Served, seen: Seen, seconds: float) -> int:
         round_of = min(_ROUND, seconds)
 
         def load() -> int:
-            sent, how = body(bench.port), {"connections": CONNECTIONS, "seconds": round_of}
+            sent, how = body(bench.port), {"connections": connections, "seconds": round_of}
             told = asked(bench.client, served.pid, served.port, path, sent, **how)
             return int(told["count"])
 
@@ -132,7 +134,7 @@ def _fan_out(bench: Bench, served: Served, seen: Seen, seconds: float) -> int:
 
 LOADS: Final = (
     Load("server.buffered", False, _posted("/v1/runs")),
-    Load("server.streamed", False, _posted("/v1/runs?stream=true")),
+    Load("server.streamed", False, _posted("/v1/runs?stream=true", STREAMS)),
     Load("server.four-policies", True, _posted("/v1/runs")),
     Load("server.fan-out", False, _fan_out),
 )
