@@ -42,7 +42,9 @@ class Sizes(Struct, frozen=True):
     followed: int = 5
 
 
-QUICK: Final = Sizes(seconds=0.2, rounds=1, wide=(10, 100), events=1_000, followed=1)
+QUICK: Final = Sizes(
+    seconds=0.2, rounds=1, streams=32, wide=(10, 100), events=1_000, followed=1
+)
 
 
 class Skipped(Struct, frozen=True):

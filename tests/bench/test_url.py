@@ -21,7 +21,9 @@ from bench.socket_frames import masked, messages
 from bench.socket_readers import _Reader
 from bench.target import TargetError, target
 
-TINY = Sizes(seconds=0.05, rounds=1, connections=2, wide=(1, 3), events=50, followed=1)
+TINY = Sizes(
+    seconds=0.05, rounds=1, connections=2, streams=2, wide=(1, 3), events=50, followed=1
+)
 TOKEN = "a-token-of-the-test"
 
 Driving = Callable[..., tuple[int, list[Any], str]]
