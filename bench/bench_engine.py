@@ -19,7 +19,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from bench.harness import Answer, median, time_calls
-from heddle import launch
+from heddle import preparing
 from heddle.engine.plan import Plan, make_plan
 from heddle.engine.run import Run
 from heddle.engine.testing import FakeModels, FakeTools
@@ -119,7 +119,7 @@ def compile_times() -> Iterator[Answer]:
     """Cold: bytes to plan. Cached: bytes to the plan that is kept."""
     data = sample()
     cold = time_calls(lambda: make_plan(read_document(data)), calls=50, rounds=15)
-    warm = time_calls(lambda: launch.prepare(data, name="flow.json"), calls=500)
+    warm = time_calls(lambda: preparing.prepare(data, name="flow.json"), calls=500)
     size = {"bytes": len(data)}
     yield Answer("engine.compile.cold", median(cold) * 1e3, "ms", limit=0.4, detail=size)
     yield Answer("engine.compile.cached", median(warm) * 1e6, "µs", limit=20, detail=size)

@@ -34,6 +34,9 @@ from tests.support.flows import agent, end, flow, model, prop, start
 
 CONNECTIONS: Final = 32
 STREAMS: Final = 128
+CADENCE: Final = "0.001"
+"""Seconds between two pieces of a stream: a very fast model's. Sent without a pause they
+would be one piece by the time that they are read."""
 SECONDS: Final = 0.8
 ROUNDS: Final = 5
 WIDE: Final = (10, 1_000)
@@ -138,7 +141,8 @@ def _detail(ours: Mapping[str, float], floor: Mapping[str, float]) -> dict[str, 
 def run() -> Iterator[Answer]:
     """The answers."""
     with ExitStack() as stack:
-        stub = int(stack.enter_context(process("bench.model_stub")).line())
+        pacing = process("bench.model_stub", "127.0.0.1", CADENCE)
+        stub = int(stack.enter_context(pacing).line())
         client = stack.enter_context(process("bench.http_load"))
         bare = stack.enter_context(process("bench.relay", str(stub)))
         relay = (bare.pid, int(bare.line()))

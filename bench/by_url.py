@@ -18,7 +18,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from bench import offers
-from bench.bench_server import CONNECTIONS, STREAMS, WIDE, body, medians
+from bench.bench_server import CADENCE, CONNECTIONS, STREAMS, WIDE, body, medians
 from bench.harness import Answer, against_floor, median
 from bench.model_answers import TEXT
 from bench.place import Place
@@ -83,7 +83,7 @@ class Driven:
         self.server = server
         self.known = known
         self.sizes = sizes
-        self.stub = stack.enter_context(process("bench.model_stub", host))
+        self.stub = stack.enter_context(process("bench.model_stub", host, CADENCE))
         self._port = int(self.stub.line())
         self._host = host
         self.model = f"{host}:{self._port}"

@@ -3,7 +3,7 @@
 What is asked for is a word in the question: ``hold`` is never answered, ``long 10000`` is
 a stream of so many pieces: the stub says ``held`` and begins when a line comes on standard
 input. All else is answered with 225 characters; where a stream is asked for in five pieces,
-one in a millisecond.
+each by itself, and after a pause where one is named.
 """
 
 import contextlib
@@ -19,10 +19,6 @@ from typing import Final, TypeAlias
 from bench.model_answers import BUFFERED, HEAD, STREAMED, chunk
 
 PIECE: Final = "a word. "
-CADENCE: Final = 0.001
-"""Seconds between two pieces of a stream: a very fast model's. Sent without a pause they
-would be one piece by the time that they are read."""
-
 Streams: TypeAlias = deque[tuple[float, socket.socket, Iterator[bytes]]]
 """When each gets its next piece, and what is left for it."""
 
@@ -37,8 +33,12 @@ def long_answer(pieces: int) -> bytes:
 
 
 def main() -> None:
-    """Answer until standard input ends, at the address that is named or at 127.0.0.1."""
+    """Answer until standard input ends.
+
+    Arguments: the address, 127.0.0.1 by default; seconds between two pieces of a stream.
+    """
     address = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1"
+    pause = float(sys.argv[2]) if len(sys.argv) > 2 else 0.0
     listener = socket.create_server((address, 0), backlog=4096)
     sys.stdout.write(f"{listener.getsockname()[1]}\n")
     sys.stdout.flush()
@@ -53,7 +53,7 @@ def main() -> None:
         while streams and streams[0][0] <= now:
             _, sock, pieces = streams.popleft()
             if _sent(sock, pieces):
-                streams.append((now + CADENCE, sock, pieces))
+                streams.append((now + pause, sock, pieces))
         for number, _ in poll.poll(max(0.0, streams[0][0] - now) if streams else None):
             if number == sys.stdin.fileno():
                 if not sys.stdin.buffer.readline():

@@ -17,7 +17,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from bench.bench_server import CONNECTIONS, STREAMS, asked, body, policies, server
+from bench.bench_server import CADENCE, CONNECTIONS, STREAMS, asked, body, policies, server
 from bench.bench_server_crowd import READERS, followed
 from bench.flame import flame
 from bench.processes import Process, Served, process
@@ -163,7 +163,7 @@ def write(
     loads = [load for load in LOADS if load.name in names]
     if loads:
         with ExitStack() as stack:
-            stub = stack.enter_context(process("bench.model_stub"))
+            stub = stack.enter_context(process("bench.model_stub", "127.0.0.1", CADENCE))
             client = stack.enter_context(process("bench.http_load"))
             bench = Bench(stub, int(stub.line()), client)
             for load in loads:

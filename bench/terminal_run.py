@@ -16,7 +16,7 @@ import msgspec
 import trio
 from msgspec import Struct
 
-from heddle import launch
+from heddle import launch, preparing
 from heddle.cli.live import Live
 from heddle.cli.readers import Reader, Silent
 from heddle.cli.session import Session
@@ -89,7 +89,7 @@ def answers(url: str) -> bytes:
 
 
 def timed(
-    reader: Reader, prepared: launch.Prepared, items: int, plugins: tuple[str, ...]
+    reader: Reader, prepared: preparing.Prepared, items: int, plugins: tuple[str, ...]
 ) -> tuple[float, float]:
     """Seconds that a run takes with this reader, by the wall and by the processor."""
     options = launch.RunOptions(
@@ -116,7 +116,7 @@ def timed(
 
 def run(rounds: int, items: int, url: str, *plugins: str) -> Drawn:
     """So many rounds of the run with and without a picture, in turns."""
-    prepared = launch.prepare(answers(url), name="flow.json")
+    prepared = preparing.prepare(answers(url), name="flow.json")
     counting = Counting()
     timed(counting, prepared, items, plugins)
     found = Drawn([], [], [], [], counting.seen)

@@ -19,7 +19,8 @@ from plugins_host import Fault
 
 if TYPE_CHECKING:
     from heddle.engine.questions import Person
-    from heddle.launch import Engine, Prepared
+    from heddle.launch import Engine
+    from heddle.preparing import Prepared
 
 ANYWAY: Final = "message"
 """The name under which a flow that declares no text input finds what was said."""

@@ -82,7 +82,7 @@ def command(
     that is too wide for the terminal is a list instead. The exit status is 1 when
     something is wrong with the flow, which is then told as `heddle validate` tells it.
     """
-    from heddle import launch
+    from heddle import launch, preparing
     from heddle.cli.validate import Texts, check, tell_each
 
     installed = launch.install(
@@ -93,12 +93,14 @@ def command(
     check_format(flow_format, installed.formats)
     for warning in installed.warnings:
         click.echo(f"! {fit(warning)}", err=True)
-    supplied = launch.supply(components, installed)
+    supplied = preparing.supply(components, installed)
     report = check(flow, None, installed, flow_format, supplied)
     tell_each(flow, report, Texts(flow, flow_format, installed.formats))
     if not report["valid"]:
         return 1
-    prepared = launch.load(flow, format=flow_format, installed=installed, supplied=supplied)
+    prepared = preparing.load(
+        flow, format=flow_format, installed=installed, supplied=supplied
+    )
     sketch = sketch_of(prepared.plan, installed)
     chosen = picture or BY_EXTENSION.get(Path(output or "").suffix.lower(), "text")
     encoding = "utf-8" if output else getattr(sys.stdout, "encoding", None)

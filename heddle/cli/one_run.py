@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from heddle.cli.encoded import Encoded
     from heddle.cli.readers import Reader
     from heddle.installation import Installed
-    from heddle.launch import Engine, Prepared, RunOptions
+    from heddle.launch import Engine, RunOptions
     from heddle.policy_counts import PolicyCounts
+    from heddle.preparing import Prepared
 
 # The protocol of `heddle.cli.frames`; others are those of encoders.
 OWN_PROTOCOL: Final = "heddle"
@@ -164,7 +165,7 @@ def load(
         DocumentRefused: The document cannot be run, told for a person.
         DocumentError: The same where programs read what is told.
     """
-    from heddle import launch
+    from heddle import launch, preparing
     from heddle.spec import FORMATS, DocumentError
 
     formats, protocol = FORMATS, how.protocol
@@ -178,8 +179,8 @@ def load(
                 where="--protocol",
                 fix=one_of(protocol, installed.protocols),
             )
-        supplied = launch.supply(source.components, installed)
-        prepared = launch.load(
+        supplied = preparing.supply(source.components, installed)
+        prepared = preparing.load(
             source.flow, format=source.format, installed=installed, supplied=supplied
         )
         return installed, prepared

@@ -17,7 +17,8 @@ from heddle.cli.terminal_keys import TerminalKeys, is_fit
 
 if TYPE_CHECKING:
     from heddle.cli.suspension import Suspension
-    from heddle.launch import Engine, Prepared, RunOptions
+    from heddle.launch import Engine, RunOptions
+    from heddle.preparing import Prepared
 
 
 class Talk:

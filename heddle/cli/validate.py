@@ -64,7 +64,7 @@ def command(
     Needs no credential and starts nothing. The exit status is 0 when nothing is wrong
     and 1 otherwise; warnings are not wrong.
     """
-    from heddle import launch
+    from heddle import launch, preparing
 
     installed = launch.install(
         launch.RunOptions(
@@ -74,7 +74,7 @@ def command(
     check_format(format_, installed.formats)
     for warning in installed.warnings:
         click.echo(f"! {fit(warning)}", err=True)
-    supplied = launch.supply(components, installed)
+    supplied = preparing.supply(components, installed)
     status = 0
     for flow in flows:
         report = check(flow, tools_dir, installed, format_, supplied)
@@ -98,12 +98,12 @@ def check(
     supplied: "Supplied | None" = None,
 ) -> dict[str, Any]:
     """What is to be said about one document, ready for JSON."""
-    from heddle import launch
+    from heddle import preparing
     from heddle.spec import NOTHING_SUPPLIED, DocumentError
 
     report: dict[str, Any] = {"flow": flow, "valid": False, "problems": [], "warnings": []}
     try:
-        prepared = launch.load(
+        prepared = preparing.load(
             flow,
             format=format,
             installed=installed,
@@ -112,7 +112,7 @@ def check(
     except DocumentError as error:
         report["problems"] = [described(each) for each in error.problems]
         return report
-    except launch.UnreadableFile as error:
+    except preparing.UnreadableFile as error:
         report["problems"] = [{"path": "", "what": error.what, "fix": error.fix}]
         return report
     report["warnings"] = [described(each) for each in prepared.warnings]

@@ -18,7 +18,8 @@ from heddle.installation import (
     installed_of,
     open_plugins,
 )
-from heddle.launch import Engine, Prepared
+from heddle.launch import Engine
+from heddle.preparing import Prepared
 from heddle.server.code import SUFFIXES, Code, command_of
 from heddle.server.failures import SubmissionRefused
 from heddle.server.run_folders import RunFolder, RunFolders

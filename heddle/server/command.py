@@ -216,7 +216,7 @@ def _load(
     settings: Settings, engine: Mapping[str, Any], max_concurrent: int, place: _Place
 ) -> "tuple[Loaded, ssl.SSLContext | None]":
     """Read everything that the flags name; starts nothing."""
-    from heddle import launch
+    from heddle import launch, preparing
     from heddle.server import http
     from heddle.server.serve import Loaded
 
@@ -225,7 +225,7 @@ def _load(
     tls = (
         None if place.tls_cert is None else http.tls_context(place.tls_cert, place.tls_key)
     )
-    supplied = launch.supply(settings.components, installed)
+    supplied = preparing.supply(settings.components, installed)
     return Loaded(settings, options, installed, max_concurrent, supplied), tls
 
 

@@ -21,7 +21,7 @@ import trio
 
 from heddle.events import Event
 from heddle.gentle_json import any_long
-from heddle.launch import Prepared
+from heddle.preparing import Prepared
 from heddle.server import event_log, history
 from heddle.server.endings import (
     Conceal,

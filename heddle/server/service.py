@@ -8,9 +8,10 @@ import trio
 
 from heddle.events import Event
 from heddle.installation import Installed
-from heddle.launch import Engine, Prepared
+from heddle.launch import Engine
 from heddle.long_work import bounded, briefly, reading
 from heddle.policy_counts import PolicyCounts
+from heddle.preparing import Prepared
 from heddle.server.code_runs import Brought, CodeRun
 from heddle.server.egress import Checker
 from heddle.server.endings import Conceal

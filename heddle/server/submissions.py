@@ -14,10 +14,10 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
-from heddle import launch
+from heddle import preparing
 from heddle.installation import Installed
-from heddle.launch import Prepared
 from heddle.nesting import MAX_DEPTH, too_deep
+from heddle.preparing import Prepared
 from heddle.server.code import read_code
 from heddle.server.code_runs import Brought, bring
 from heddle.server.failures import SubmissionRefused
@@ -197,7 +197,7 @@ class SubmissionReader:
                     404, "this server has no flows of its own", fix="Send 'flow'."
                 )
             data = self._flows.read(name)
-            return launch.prepare(
+            return preparing.prepare(
                 data,
                 name=name,
                 format=wanted,
@@ -218,7 +218,9 @@ class SubmissionReader:
             )
         if has_more(data, MAX_FLOW_VALUES):
             raise Refusal(413, f"'flow' has more than {MAX_FLOW_VALUES:,} values")
-        prepared = launch.prepare(data, name=SUBMITTED, format=wanted, installed=installed)
+        prepared = preparing.prepare(
+            data, name=SUBMITTED, format=wanted, installed=installed
+        )
         submitted = Submitted(prepared.name, prepared.plan, prepared.warnings)
         if wanted == "json" and installed is self._installed and len(data) <= MAX_FAMILIAR:
             if len(self._familiar) >= FAMILIAR:

@@ -23,7 +23,7 @@ from pyagentspec.property import json_schema_is_castable_to
 from pyagentspec.serialization import AgentSpecDeserializer, AgentSpecSerializer
 
 from heddle.engine.testing import FakePerson, run_document
-from heddle.launch import prepare
+from heddle.preparing import prepare
 from heddle.spec import (
     COMPONENTS,
     Component,

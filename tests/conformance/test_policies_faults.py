@@ -18,7 +18,7 @@ from typing import Any, Final
 import pytest
 import trio
 
-from heddle import launch
+from heddle import launch, preparing
 from heddle.engine.faults import PolicyFailed, RefusedByPolicy, RunFailed, RunTimedOut
 from heddle.engine.testing import FakeModels, FakeTools, run_document
 from heddle.engine.walk import Limits
@@ -250,7 +250,7 @@ async def _asked_by_launch(folder: Path, data: bytes, *, stream: bool) -> list[A
         tools_dir=str(folder), stream=stream, plugins=(str(folder / "one.json"),)
     )
     events: list[Event] = []
-    prepared = launch.prepare(json.dumps(plain).encode(), name="flow.json")
+    prepared = preparing.prepare(json.dumps(plain).encode(), name="flow.json")
     await launch.run(prepared, options, events.append)
     return [_question(each) for each in asked_in(events)]
 
@@ -814,7 +814,7 @@ async def test_a_policy_that_ends_takes_the_tool_that_it_asked_for_with_it(
         plugins=(str(tmp_path / "one.json"),),
         plugin_config=(f"A={json.dumps(script)}",),
     )
-    prepared = launch.prepare(tiny("start"), name="flow.json")
+    prepared = preparing.prepare(tiny("start"), name="flow.json")
     with pytest.raises(PolicyFailed, match="its process exited with status 7"):
         await launch.run(prepared, options, lambda _: None)
     assert len(written(pids)) == 2
@@ -882,7 +882,7 @@ async def test_a_run_that_is_cancelled_leaves_nothing_wherever_it_was(
             return any(isinstance(each, Warned) for each in events)
         return bool(asked_in(events))
 
-    prepared = launch.prepare(data, name="flow.json")
+    prepared = preparing.prepare(data, name="flow.json")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(launch.run, prepared, options, events.append)
         await until(is_there)

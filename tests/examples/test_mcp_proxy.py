@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from heddle import launch
+from heddle import launch, preparing
 from heddle.engine.faults import RunFailed
 from heddle.launch import RunOptions
 from tests.heddle.cli.conftest import agent_node, document, tool_node
@@ -114,7 +114,7 @@ async def test_tools_of_a_published_server_and_of_our_own_are_used_by_flows(
     ) as engine:
 
         async def run(inputs: Any, *nodes: dict[str, Any]) -> dict[str, Any]:
-            prepared = launch.prepare(json.dumps(document(*nodes)).encode(), name="f")
+            prepared = preparing.prepare(json.dumps(document(*nodes)).encode(), name="f")
             return await engine.run(prepared, inputs, lambda _: None, stream=False)
 
         own = ["add", "fail", "say"]

@@ -7,7 +7,7 @@ from contextlib import suppress
 from time import process_time
 from typing import Any
 
-from heddle.launch import prepare
+from heddle.preparing import prepare
 from heddle.spec import DocumentError, Effort, EffortExceeded, spending
 from heddle.spec.syntax import parse
 from tests.fuzz.target import Target

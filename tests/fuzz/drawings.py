@@ -10,7 +10,8 @@ from heddle.cli.drawing.svg import svg
 from heddle.cli.drawing.text import text
 from heddle.cli.graph import sketch_of
 from heddle.installation import NOTHING
-from heddle.launch import RunOptions, prepare
+from heddle.launch import RunOptions
+from heddle.preparing import prepare
 from heddle.preview.explanation import explain
 from heddle.preview.limits import Bounds
 from heddle.spec import DocumentError, Effort, EffortExceeded, spending

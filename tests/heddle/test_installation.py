@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from heddle import launch
+from heddle import preparing
 from heddle.installation import NOTHING, NotServedYet, PolicyModelInvalid, install
 from heddle.spec import DocumentError, OpenAiCompatibleConfig
 from tests.support.flows import component, document, end, flow, start
@@ -50,7 +50,7 @@ def test_middleware_is_installed_and_named_in_no_document(tmp_path: Path) -> Non
         flow([start(), component("Gate", "gate"), end()], ["start", "gate", "end"])
     )
     with pytest.raises(DocumentError) as caught:
-        launch.prepare(named, name="flow.json", installed=installed)
+        preparing.prepare(named, name="flow.json", installed=installed)
     assert "middleware is installed by whoever runs heddle and named in no document" in str(
         caught.value
     )
@@ -61,8 +61,8 @@ def test_a_document_that_was_fine_without_a_policy_is_read_again_with_it(
 ) -> None:
     """Plans are kept by the document's bytes; what is installed may refuse one of them."""
     plain = document(flow([start(), end()], ["start", "end"]))
-    alone = launch.prepare(plain, name="flow.json", installed=NOTHING)
-    beside = launch.prepare(
+    alone = preparing.prepare(plain, name="flow.json", installed=NOTHING)
+    beside = preparing.prepare(
         plain, name="flow.json", installed=install([manifest(tmp_path, MIDDLEWARE)])
     )
     assert alone is not beside

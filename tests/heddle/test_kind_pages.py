@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trio
 
-from heddle import launch
+from heddle import launch, preparing
 from heddle.cli.plugin_new import KINDS
 from heddle.engine.faults import NodeFailed
 from heddle.engine.testing import FakeModels
@@ -142,7 +142,7 @@ async def test_the_tools_count_and_list(language: str, tmp_path: Path) -> None:
     (tmp_path / "stop-words.txt").write_text("the", encoding="utf-8")
     plugin, counts = placed("tools.md", language, tmp_path)
     nodes = [tool_node(counts["name"]), tool_node("list_files")]
-    prepared = launch.prepare(json.dumps(document(*nodes)).encode(), name="flow.json")
+    prepared = preparing.prepare(json.dumps(document(*nodes)).encode(), name="flow.json")
     options = launch.RunOptions(inputs={"text": "three short words"}, plugins=(plugin,))
 
     state = await launch.run(prepared, options, lambda _: None)
@@ -159,7 +159,7 @@ def test_the_format_is_the_example_that_ships(tmp_path: Path) -> None:
 
     installed = install([str(tmp_path / "toml_format.py")])
 
-    assert launch.load(str(flow), installed=installed).plan.graph.name == "greeting"
+    assert preparing.load(str(flow), installed=installed).plan.graph.name == "greeting"
 
 
 def test_every_kind_has_a_page() -> None:

@@ -7,8 +7,9 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heddle import launch
-from heddle.launch import Engine, Plans, RunOptions, ToolsMissing, UnreadableFile
+from heddle import launch, preparing
+from heddle.launch import Engine, RunOptions, ToolsMissing
+from heddle.preparing import Plans, UnreadableFile
 from heddle.spec import Effort, EffortExceeded, spending
 from heddle.tools import ToolProgram
 from tests.support.flows import agent, document, end, flow, model, server_tool, start, tool
@@ -17,12 +18,12 @@ PLAIN = document(flow([start(), end()], ["start", "end"]))
 
 
 def test_the_same_bytes_are_compiled_once() -> None:
-    assert launch.prepare(PLAIN, name="a") is launch.prepare(PLAIN, name="a")
+    assert preparing.prepare(PLAIN, name="a") is preparing.prepare(PLAIN, name="a")
 
 
 def test_the_same_bytes_under_another_name_tell_their_own_name() -> None:
-    first = launch.prepare(PLAIN, name="a.json")
-    second = launch.prepare(PLAIN, name="b.json")
+    first = preparing.prepare(PLAIN, name="a.json")
+    second = preparing.prepare(PLAIN, name="b.json")
     assert (first.name, second.name) == ("a.json", "b.json")
 
 
@@ -34,9 +35,9 @@ def test_no_more_plans_are_kept_than_there_is_room_for(wanted: list[int]) -> Non
     for number in wanted:
         before = len(compiled)
 
-        def compile_it(number: int = number) -> launch.Prepared:
+        def compile_it(number: int = number) -> preparing.Prepared:
             compiled.append(number)
-            return launch.prepare(PLAIN, name=f"{number}.json")
+            return preparing.prepare(PLAIN, name=f"{number}.json")
 
         assert plans.get(str(number).encode(), "json", compile_it).name == f"{number}.json"
         assert (len(compiled) == before) == (number in recent[-3:])
@@ -48,9 +49,9 @@ def test_plans_of_long_documents_make_room_for_one_another() -> None:
     compiled: list[bytes] = []
 
     def get(data: bytes) -> None:
-        def compile_it() -> launch.Prepared:
+        def compile_it() -> preparing.Prepared:
             compiled.append(data[:1])
-            return launch.prepare(PLAIN, name="x.json")
+            return preparing.prepare(PLAIN, name="x.json")
 
         plans.get(data, "json", compile_it)
 
@@ -62,14 +63,14 @@ def test_plans_of_long_documents_make_room_for_one_another() -> None:
 def test_a_document_is_read_within_an_effort() -> None:
     long = PLAIN + b" " * 100_000
     with spending(Effort(1000)), pytest.raises(EffortExceeded):
-        launch.prepare(long, name="long.json")
+        preparing.prepare(long, name="long.json")
     with spending(Effort(20_000)):
-        launch.prepare(long, name="long.json")
+        preparing.prepare(long, name="long.json")
 
 
 def test_a_missing_file_is_told_with_its_path(tmp_path: Path) -> None:
     with pytest.raises(UnreadableFile) as caught:
-        launch.load(str(tmp_path / "no.json"))
+        preparing.load(str(tmp_path / "no.json"))
     assert str(caught.value) == (
         f"{tmp_path}/no.json: cannot read it: No such file or directory. Check the path "
         "and its permissions."
@@ -78,7 +79,7 @@ def test_a_missing_file_is_told_with_its_path(tmp_path: Path) -> None:
 
 def test_a_folder_is_no_document(tmp_path: Path) -> None:
     with pytest.raises(UnreadableFile, match="Is a directory"):
-        launch.load(str(tmp_path))
+        preparing.load(str(tmp_path))
 
 
 def test_a_document_that_is_too_large_is_refused_without_reading_all_of_it(
@@ -88,7 +89,7 @@ def test_a_document_that_is_too_large_is_refused_without_reading_all_of_it(
     with path.open("wb") as file:
         file.truncate(50 * 1024 * 1024)
     with pytest.raises(UnreadableFile, match="has 50 MiB, and a document has at most 16"):
-        launch.load(str(path))
+        preparing.load(str(path))
 
 
 async def test_missing_tools_are_told_all_at_once_before_anything_runs(
@@ -102,7 +103,7 @@ async def test_missing_tools_are_told_all_at_once_before_anything_runs(
         ["start", "a", "plain", "end"],
         shared=[model()],
     )
-    prepared = launch.prepare(document(plain), name="flow.json")
+    prepared = preparing.prepare(document(plain), name="flow.json")
     events: list[object] = []
     with pytest.raises(ToolsMissing) as caught:
         await launch.run(prepared, RunOptions(tools_dir=str(tmp_path)), events.append)
@@ -115,7 +116,7 @@ async def test_missing_tools_are_told_all_at_once_before_anything_runs(
 
 
 async def test_a_flow_without_tools_needs_no_folder() -> None:
-    prepared = launch.prepare(PLAIN, name="flow.json")
+    prepared = preparing.prepare(PLAIN, name="flow.json")
     assert await launch.run(prepared, RunOptions(inputs={"x": 1}), lambda _: None) == {
         "x": 1
     }
@@ -134,7 +135,7 @@ async def test_tools_that_runs_bring_take_turns_where_there_are_no_others(
     program.chmod(0o755)
     brought = {"alone": ToolProgram("alone", str(program))}
     plain = flow([start(), tool("alone"), end()], ["start", "alone", "end"])
-    prepared = launch.prepare(document(plain), name="flow.json")
+    prepared = preparing.prepare(document(plain), name="flow.json")
     ended: list[object] = []
 
     async def run(engine: Engine) -> None:

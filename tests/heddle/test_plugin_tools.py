@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import trio
 
-from heddle import launch
+from heddle import launch, preparing
 from heddle import plugin_tools as plugin_tools_module
 from heddle.events import Event, PluginEmitted, ToolReturned
 from heddle.launch import RunOptions, ToolsMissing
@@ -136,7 +136,7 @@ async def ran(
     said: list[str] = []
     async with engine_of(*plugins, said=said, **options) as engine:
         flow = json.dumps(document(*nodes)).encode()
-        prepared = launch.prepare(flow, name="flow.json")
+        prepared = preparing.prepare(flow, name="flow.json")
         state = await engine.run(prepared, inputs or {}, events.append, stream=False)
     return state, events, said
 
@@ -295,7 +295,7 @@ async def test_a_file_that_is_gone_is_told_when_a_workspace_needs_it(
     options = RunOptions(plugins=(source,))
     installed = launch.install(options)
     (tmp_path / "words.txt").unlink()
-    prepared = launch.prepare(json.dumps(document(tool_node("look"))).encode(), name="f")
+    prepared = preparing.prepare(json.dumps(document(tool_node("look"))).encode(), name="f")
 
     async with launch.open_engine(options, installed=installed) as engine:
         with pytest.raises(Fault, match="no workspace can be made.*No such file"):

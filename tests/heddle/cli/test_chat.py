@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from heddle.cli.chat import Answer, answer_of
-from heddle.launch import load
+from heddle.preparing import load
 from tests.heddle.cli.conftest import (
     COMMAND,
     Heddle,

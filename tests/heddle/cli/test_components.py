@@ -8,7 +8,7 @@ import pytest
 
 from heddle.cli.validate import Texts, check, locate
 from heddle.installation import NOTHING
-from heddle.launch import prepare, supply
+from heddle.preparing import prepare, supply
 from heddle.spec import FORMATS, DocumentError, Supplied, read_supplied
 from tests.heddle.cli.conftest import Heddle
 from tests.support.flows import (

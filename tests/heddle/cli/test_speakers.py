@@ -1,7 +1,7 @@
 """Which nodes of a flow speak last."""
 
 from heddle.cli.speakers import last_speakers
-from heddle.launch import load
+from heddle.preparing import load
 from tests.heddle.cli.conftest import WriteFlow, agent_node, tool_node
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from heddle import launch
+from heddle import launch, preparing
 from heddle.engine.walk import Limits
 from heddle.events import Event, PluginEmitted
 from heddle.preview.explanation import Explanation, explain
@@ -158,7 +158,7 @@ async def happened(
 ) -> tuple[list[Asked], Explanation]:
     """Who was asked where in a run, and what was said before it."""
     installed = launch.install(options)
-    prepared = launch.load(name, installed=installed)
+    prepared = preparing.load(name, installed=installed)
     told = explain(prepared.plan, installed, BOUNDS)
     events: list[Event] = []
     await launch.run(prepared, options, events.append, installed=installed)
@@ -249,7 +249,7 @@ def told_of(node: Plain, *plugins: str, **more: Any) -> Explanation:
     folder = more.pop("folder")
     (folder / "flow.json").write_text(json.dumps(around(node)))
     installed = launch.install(launch.RunOptions(plugins=plugins))
-    prepared = launch.load(str(folder / "flow.json"), installed=installed)
+    prepared = preparing.load(str(folder / "flow.json"), installed=installed)
     return explain(prepared.plan, installed, more.pop("bounds", BOUNDS), **more)
 
 

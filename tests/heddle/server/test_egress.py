@@ -13,8 +13,8 @@ import pytest
 import trio
 
 from heddle.engine.plan import make_plan
-from heddle.launch import prepare
 from heddle.models import CredentialMissing, ModelUnreachable
+from heddle.preparing import prepare
 from heddle.server.egress import Checker, Reach, SubmittedModels
 from heddle.server.failures import SubmissionRefused
 from heddle.server.submissions import Submitted

@@ -13,7 +13,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from heddle import launch
+from heddle import launch, preparing
 from heddle.engine.faults import InputsRefused, NodeFailed, RunTimedOut, StartRefused
 from heddle.events import FlowStarted
 from heddle.launch import RunOptions, ToolsMissing
@@ -726,7 +726,7 @@ async def test_a_flow_is_run_by_the_engine() -> None:
 
 
 async def test_a_flow_without_its_tools_is_refused_before_it_begins() -> None:
-    prepared = launch.prepare(
+    prepared = preparing.prepare(
         document(flow([start(), tool("t"), end()], ["start", "t", "end"])), name="f"
     )
     async with launch.open_engine(RunOptions()) as engine, Runs(engine) as runs:
@@ -736,7 +736,7 @@ async def test_a_flow_without_its_tools_is_refused_before_it_begins() -> None:
 
 
 async def test_a_flow_fails_by_its_time_out_as_such() -> None:
-    prepared = launch.prepare(looping(), name="f")
+    prepared = preparing.prepare(looping(), name="f")
     options = RunOptions(timeout=0.05, max_iterations=10**9)
     async with launch.open_engine(options) as engine, Runs(engine) as runs:
         run = runs.start(prepared, {}, stream=False, detached=False, flow="f")
@@ -745,7 +745,7 @@ async def test_a_flow_fails_by_its_time_out_as_such() -> None:
 
 
 async def test_the_time_of_a_run_may_be_kept_by_its_own_scope() -> None:
-    prepared = launch.prepare(looping(), name="f")
+    prepared = preparing.prepare(looping(), name="f")
     options = RunOptions(timeout=math.inf, max_iterations=10**9)
     async with launch.open_engine(options) as engine, Runs(engine, timeout=0.05) as runs:
         run = runs.start(prepared, {}, stream=False, detached=False, flow="f")
@@ -758,8 +758,8 @@ async def test_the_time_of_a_run_may_be_kept_by_its_own_scope() -> None:
 
 
 async def test_a_run_in_the_scope_of_its_caller_leaves_it_as_it_was() -> None:
-    long = launch.prepare(looping(), name="f")
-    short = launch.prepare(document(flow([start(), end()], ["start", "end"])), name="f")
+    long = preparing.prepare(looping(), name="f")
+    short = preparing.prepare(document(flow([start(), end()], ["start", "end"])), name="f")
     options = RunOptions(timeout=math.inf, max_iterations=10**9)
     async with launch.open_engine(options) as engine, Runs(engine, timeout=0.05) as runs:
         with OwnScope() as scope:
@@ -806,7 +806,7 @@ async def cancel_first(runs: Runs) -> None:
     ],
 )  # fmt: skip
 async def test_a_node_that_fails_is_named(made: Any, kind: type[Fault], node: str) -> None:
-    prepared = launch.prepare(document(made), name="f")
+    prepared = preparing.prepare(document(made), name="f")
     async with launch.open_engine(RunOptions()) as engine, Runs(engine) as runs:
         run = runs.start(prepared, {"n": "no"}, stream=False, detached=False, flow="f")
         ending = await run.wait_ended()

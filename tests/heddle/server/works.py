@@ -6,7 +6,7 @@ from typing import Any, Final
 import trio
 from msgspec import Struct
 
-from heddle import launch
+from heddle import preparing
 from heddle.events import Event, NodeStarted
 from tests.support.flows import document, end, flow, start
 
@@ -48,7 +48,7 @@ class Scripted:
 
     def new_run(
         self,
-        _prepared: launch.Prepared,
+        _prepared: preparing.Prepared,
         report: Report,
         /,
         *,
@@ -74,6 +74,6 @@ async def hang(_report: Report, _inputs: Mapping[str, Any]) -> Mapping[str, Any]
     raise AssertionError
 
 
-PREPARED: Final = launch.prepare(
+PREPARED: Final = preparing.prepare(
     document(flow([start(), end()], ["start", "end"])), name="flow.json"
 )

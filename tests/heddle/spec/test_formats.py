@@ -107,12 +107,12 @@ def test_what_json_has_comes_through_as_it_is() -> None:
 
 
 def test_the_toml_example_reads_a_flow_as_json_would() -> None:
-    from heddle import installation, launch
+    from heddle import installation, preparing
 
     folder = Path(__file__).parents[3] / "examples" / "plugins" / "toml-format"
     installed = installation.install((str(folder / "toml_format.py"),))
-    prepared = launch.load(str(folder / "greeting.toml"), installed=installed)
+    prepared = preparing.load(str(folder / "greeting.toml"), installed=installed)
 
     assert prepared.plan.graph.name == "greeting"
     with pytest.raises(DocumentError):
-        launch.load(str(folder / "greeting.toml"))
+        preparing.load(str(folder / "greeting.toml"))
