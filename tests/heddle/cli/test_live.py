@@ -232,6 +232,8 @@ def test_ctrl_z_suspends_a_run_and_it_goes_on_below_what_the_shell_wrote(
         screen.wait_for(" t  ")
         screen.type("\x1a")
         screen.wait_for("Stopped")
+        # What is typed before the prompt is echoed before it, and its output stands behind.
+        screen.wait(lambda s: s.text.endswith("\n$"))
         screen.type("echo one$((1+1))\r")
         screen.wait_for("\none2\n")
         screen.type("fg\r")
