@@ -223,13 +223,16 @@ def test_a_resized_terminal_is_drawn_anew(
 def test_ctrl_z_suspends_a_run_and_it_goes_on_below_what_the_shell_wrote(
     flow: WriteFlow, tool: WriteTool, tmp_path: Path
 ) -> None:
-    waiting_tool(tool, tmp_path)
+    begun = tmp_path / "begun"
+    tool("t", f"touch {begun}; {UNTIL.format(tmp_path / 'go')}")
     environment = surroundings(tmp_path, {"PS1": "$ ", "ENV": "/dev/null"})
     with Screen(["sh", "-i"], env=environment, cwd=tmp_path) as screen:
         screen.wait_for("$")
         command = [*COMMAND, "run", flow(tool_node("t")), "--tools-dir", "tools"]
         screen.type(" ".join(command) + "\r")
         screen.wait_for(" t  ")
+        # A program that is just being started is stopped with its parent, and holds it up.
+        screen.wait(lambda _: begun.exists())
         screen.type("\x1a")
         screen.wait_for("Stopped")
         # What is typed before the prompt is echoed before it, and its output stands behind.
