@@ -113,16 +113,17 @@ class Guard:
     def _start(self) -> None:
         read, write = os.pipe()
         try:
-            told = subprocess.run(
-                ["/bin/sh", "-c", _SCRIPT],
-                stdin=read,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                cwd="/",
-                env={"PATH": os.defpath},
-                start_new_session=True,
-                check=True,
-            )
+            with unstopped():
+                told = subprocess.run(
+                    ["/bin/sh", "-c", _SCRIPT],
+                    stdin=read,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    cwd="/",
+                    env={"PATH": os.defpath},
+                    start_new_session=True,
+                    check=True,
+                )
             pid = int(told.stdout)
         except BaseException:
             os.close(write)
@@ -168,6 +169,21 @@ def guarding() -> Iterator[Guard]:
         yield guard
     finally:
         guard.close()
+
+
+@contextmanager
+def unstopped() -> Iterator[None]:
+    """Let no Ctrl-Z in while this thread starts a program.
+
+    Between fork and exec the program is in our group yet, and its parent waits for it: one
+    that is stopped there keeps the parent from stopping, and the shell waits for both. What
+    is started has SIGTSTP blocked; it has no terminal that could send one.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTSTP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _begun(group: int, ends_itself: bool) -> bytes:

@@ -69,7 +69,14 @@ class EventEncoder:
             kind = type(event)
             try:
                 if kind in _STATES:
-                    data = self._with_state(event, known)
+                    # Most have a short state, and nothing in common with others.
+                    told: Any = event
+                    if known is None and self._parts is None and not any_long(told.state):
+                        data = _encode(event)
+                        if len(data) > LARGE:
+                            self._parts = {}
+                    else:
+                        data = self._with_state(told, known)
                 elif kind in _CONCEALED:
                     data = _encode(_CONCEALED[kind](event, self._conceal))
                 else:
@@ -129,14 +136,7 @@ class EventEncoder:
     def _with_state(self, event: Any, known: Known | None) -> bytes:
         if known is not None and event.state is known[0]:
             return _encode(replace(event, state=known[1]))
-        parts = self._parts
-        if parts is None:
-            if not any_long(event.state):
-                data = _encode(event)
-                if len(data) > LARGE:
-                    self._parts = {}
-                return data
-            parts = {}
+        parts = self._parts or {}
         state: dict[str, Any] = {}
         kept: dict[int, tuple[object, Raw]] = {}
         for name, value in event.state.items():

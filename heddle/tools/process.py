@@ -30,7 +30,7 @@ from heddle.tools.group import ProcessGroup
 from heddle.tools.registry import ToolProgram
 from heddle.tools.starting import cannot_start
 from heddle.tools.workspace import Workspace
-from plugins_host.guard import Guard
+from plugins_host.guard import Guard, unstopped
 
 # Seconds between SIGTERM and SIGKILL. Long enough to remove a lock file, short enough
 # that an interrupted command line is back within two seconds.
@@ -300,15 +300,16 @@ def _start(
         child_stdin, stdin = pipe(to_child=True)
         child_stdout, stdout = pipe(to_child=False)
         child_stderr, stderr = pipe(to_child=False)
-        popen = subprocess.Popen(
-            [*program.interpreter, program.path],
-            stdin=child_stdin,
-            stdout=child_stdout,
-            stderr=child_stderr,
-            cwd=folder,
-            env=environment,
-            start_new_session=True,
-        )
+        with unstopped():
+            popen = subprocess.Popen(
+                [*program.interpreter, program.path],
+                stdin=child_stdin,
+                stdout=child_stdout,
+                stderr=child_stderr,
+                cwd=folder,
+                env=environment,
+                start_new_session=True,
+            )
         ours.pop_all()
     if guard is not None:
         guard.begins(popen.pid)

@@ -48,10 +48,10 @@ _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 1.0
 # Connections lost in a row before it looks like something that will not pass at once.
 _LOST_IN_A_ROW: Final = 64
-# Who makes room for others: who has had its answer, who wants nothing, and who has not
-# even said yet what it wants. What a handler works on is never given up.
 # Connections that a server that stops still takes from a listener.
 _REST: Final = 1024
+# Who makes room for others: who has had its answer, who wants nothing, and who has not
+# even said yet what it wants. What a handler works on is never given up.
 _MAKES_ROOM: Final = frozenset((Phase.LINGERING, Phase.IDLE, Phase.HEAD))
 # How many of them at once: looking for them means looking at all.
 _EVICTED: Final = 1 / 64

@@ -9,7 +9,8 @@ from trio.testing import MockClock, Sequencer
 
 from heddle.engine.faults import NodeFailed
 from heddle.engine.testing import FakeModels, FakeTools, run_document
-from heddle.events import Event, ToolCalled, ToolReturned
+from heddle.events import Event, ToolCalled, ToolReturned, Warned
+from heddle.gentle_json import AT_ONCE
 from plugins_host.conversation import Message, ModelRequest, ModelResponse, ToolCall
 from plugins_host.faults import Fault
 from tests.support.flows import agent, document, end, flow, model, prop, server_tool, start
@@ -49,6 +50,25 @@ async def test_an_agent_is_told_its_prompt_and_the_state_as_json() -> None:
         Message("user", '{"who":"Ann","n":1}'),
     )
     assert result == {"who": "Ann", "n": 1, "result": "done"}
+
+
+async def test_a_long_state_is_told_like_a_short_one() -> None:
+    many = [{"n": number} for number in range(AT_ONCE)]
+    given = {"many": many, "who": "Ann", "n": [1, 2]}
+    models = FakeModels(["done"])
+    result, events = await run_document(
+        one_agent(system_prompt="{{who}} of {{many}} and {{n}} {{gone}}"),
+        given,
+        models=models,
+    )
+    told = msgspec.json.encode(many).decode()
+    assert models.requests[0].messages == (
+        Message("system", f"Ann of {told} and [1,2] {{{{gone}}}}"),
+        Message("user", msgspec.json.encode(given).decode()),
+    )
+    assert result == {**given, "result": "done"}
+    (warning,) = (each for each in events if isinstance(each, Warned))
+    assert "{{gone}}" in warning.message
 
 
 async def test_tools_are_offered_with_the_schema_of_their_inputs() -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,25 @@ async def test_a_tool_that_prints_nothing_answers_with_an_empty_object(
     tool: WriteTool,
 ) -> None:
     assert await run(tool("exit 0")) == {}
+
+
+async def test_no_stop_reaches_it_while_it_is_being_started(
+    tool: WriteTool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Stopped between fork and exec it would hold up its parent, and so the shell of both.
+    blocked: list[bool] = []
+    masked = partial(signal.pthread_sigmask, signal.SIG_BLOCK, ())
+    popen = subprocess.Popen
+
+    def noting(*given: Any, **named: Any) -> Any:
+        blocked.append(signal.SIGTSTP in masked())
+        return popen(*given, **named)
+
+    monkeypatch.setattr(subprocess, "Popen", noting)
+    answer = await run(tool("cat"), {"a": 1})
+    assert answer == {"a": 1}
+    assert blocked == [True]
+    assert signal.SIGTSTP not in await trio.to_thread.run_sync(masked)
 
 
 async def test_it_works_in_its_workspace(tool: WriteTool) -> None:
