@@ -162,6 +162,16 @@ def test_values_that_look_like_patterns_are_none() -> None:
     Checker(Reach(())).check(Submitted(prepared.name, prepared.plan, ()))
 
 
+def test_only_a_flow_that_was_found_well_has_passed() -> None:
+    checker = Checker(Reach(()))
+    good, bad = submitted(url="http://1.1.1.1/v1"), submitted(url="http://127.0.0.1:9/v1")
+    assert not checker.has_passed(good)
+    checker.check(good)
+    with pytest.raises(SubmissionRefused):
+        checker.check(bad)
+    assert (checker.has_passed(good), checker.has_passed(bad)) == (True, False)
+
+
 def test_a_well_behaved_flow_is_looked_through_once() -> None:
     checker = Checker(Reach(()))
     flow_ = submitted(url="http://model.example/v1", api_key="written")
