@@ -165,9 +165,9 @@ async def _end(process: trio.Process) -> None:
     group.signal(signal.SIGKILL)
     with trio.move_on_after(_TO_DIE):
         await process.wait()
-        group.collect_orphans()
         while group.lives():  # noqa: ASYNC110  the kernel tells nobody
             await trio.sleep(_LOOK)
+        group.collect_orphans()
 
 
 @asynccontextmanager

@@ -246,9 +246,11 @@ class Child:
                 return
 
     def _someone_is_left(self) -> bool:
+        lives = self._group.lives()
         if self._popen.returncode is not None:  # pragma: no branch  as above
+            # After the look and not before it: who ends between the two is not left.
             self._group.collect_orphans()
-        return self._group.lives()
+        return lives
 
 
 async def start(

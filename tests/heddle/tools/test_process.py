@@ -7,6 +7,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ from heddle.tools import (
     run_program,
 )
 from heddle.tools.answer import MAX_OUTPUT
+from heddle.tools.group import ProcessGroup
 from plugins_host.guard import Guard
 from tests.heddle.tools.conftest import WriteTool, appears, processes_of
 
@@ -409,18 +412,41 @@ async def test_an_answer_that_was_there_in_time_counts_although_the_loop_was_lat
         assert await run(program, timeout=1) == {"a": 1}
 
 
-async def test_orphans_are_collected_where_heddle_is_the_first_process_of_a_container(
-    tool: WriteTool,
-) -> None:
+@pytest.fixture
+def first_process() -> Iterator[None]:
+    """Be given orphans, as the first process of a container is."""
     prctl = ctypes.CDLL(None).prctl
     adopt_orphans = 36  # PR_SET_CHILD_SUBREAPER, see prctl(2)
     assert prctl(adopt_orphans, 1, 0, 0, 0) == 0
-    try:
-        assert await run(tool("(sleep 600; :) & (sleep 600; :) & echo '{}'")) == {}
-        with pytest.raises(ChildProcessError):
-            os.waitpid(-1, os.WNOHANG)  # noqa: ASYNC222  it does not wait
-    finally:
-        assert prctl(adopt_orphans, 0, 0, 0, 0) == 0
+    yield
+    assert prctl(adopt_orphans, 0, 0, 0, 0) == 0
+
+
+@pytest.mark.usefixtures("first_process")
+async def test_orphans_are_collected_where_heddle_is_the_first_process_of_a_container(
+    tool: WriteTool,
+) -> None:
+    assert await run(tool("(sleep 600; :) & (sleep 600; :) & echo '{}'")) == {}
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)  # noqa: ASYNC222  it does not wait
+
+
+@pytest.mark.usefixtures("first_process")
+async def test_an_orphan_that_ends_just_before_it_is_looked_for_is_collected(
+    tool: WriteTool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lives = ProcessGroup.lives
+
+    def ended_just_now(group: ProcessGroup) -> bool:
+        group.signal(signal.SIGKILL)
+        with suppress(ChildProcessError):
+            os.waitid(os.P_PGID, group.number, os.WEXITED | os.WNOWAIT)
+        return lives(group)
+
+    monkeypatch.setattr(ProcessGroup, "lives", ended_just_now)
+    assert await run(tool("sleep 600 & echo '{}'")) == {}
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)  # noqa: ASYNC222  it does not wait
 
 
 async def test_without_an_exit_handle_a_thread_waits(
