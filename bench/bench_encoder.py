@@ -26,7 +26,7 @@ from plugins_host import (
     encode_all,
     load_plugins,
 )
-from plugins_host.encoding import Frames, HasLine
+from plugins_host.verbs.encoding import Frames, HasLine
 
 EVENTS = 10_000
 ROUNDS = 5

@@ -40,7 +40,7 @@ from heddle.engine.walk import Limits
 from heddle.engine.work import Services
 from heddle.installation import install, open_plugins
 from heddle.spec import read_document
-from plugins_host.entry_point import RUNTIME
+from plugins_host.loading.entry_point import RUNTIME
 from tests.conformance.policies.ten_nodes import MET, TenNodes
 from tests.support.flows import document, end, flow, llm, model, start, tool
 

@@ -472,7 +472,7 @@ def _tools(options: RunOptions, no_tools: "Callable[[], Tools]") -> "Tools | Non
 def _no_tools(options: RunOptions, at_end: AsyncExitStack) -> "Tools":
     """None, with the limits and the guard of those that are added."""
     from heddle.tools import Slots, Tools, default_limit
-    from plugins_host.guard import Guard
+    from plugins_host.processes.guard import Guard
 
     guard = Guard()
     at_end.callback(guard.close)

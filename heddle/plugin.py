@@ -17,7 +17,7 @@ is a verdict: a handler that returns None has not agreed to anything.
 Needs nothing but the standard library and msgspec.
 """
 
-from plugins_host.authoring import (
+from plugins_host.authoring.surface import (
     After,
     AfterVerdict,
     Before,

@@ -18,9 +18,9 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Raw, Struct
 
-from plugins_host.authoring import Problem, Signal, Subject, WireOutcome
-from plugins_host.dispatch import Dispatch, Question
-from plugins_host.handlers import Handlers, HandlerTable
+from plugins_host.authoring.dispatch import Dispatch, Question
+from plugins_host.authoring.handlers import Handlers, HandlerTable
+from plugins_host.authoring.surface import Problem, Signal, Subject, WireOutcome
 from plugins_host.seams import HANDSHAKE_HALVES
 
 __all__ = ["Answer", "Called", "Plugin", "ask"]

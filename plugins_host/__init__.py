@@ -13,71 +13,17 @@ from plugins_host.json_hints import json_hint
 from plugins_host.near_files import near_file
 
 if TYPE_CHECKING:
-    from plugins_host.calls import CEILING
-    from plugins_host.chain import Chain
-    from plugins_host.chatting import (
-        CHAT,
-        Assembly,
-        Chunk,
-        chat,
+    from plugins_host.authoring.handlers import (
+        Handlers,
+        HandlerTable,
     )
     from plugins_host.checking.check import (
         Finding,
         check_plugin,
     )
-    from plugins_host.conversation import (
-        Message,
-        ModelRequest,
-        ModelResponse,
-        ToolCall,
-        ToolDefinition,
-        Usage,
-    )
-    from plugins_host.encoding import (
-        EncodedFrame,
-        Encoder,
-        EncoderFailed,
-        Encoding,
-        encode_all,
-    )
-    from plugins_host.fleet import (
-        Fleet,
-    )
-    from plugins_host.handlers import (
-        Handlers,
-        HandlerTable,
-    )
-    from plugins_host.inprocess import (
-        InProcessPlugin,
-    )
-    from plugins_host.installed import (
-        InProcess,
-        LoadedPlugins,
-        OutOfProcess,
-        Plugin,
-        PluginRefused,
-    )
-    from plugins_host.links import Asker, Asking, Link
-    from plugins_host.loading import BroughtPlugin, load_brought, load_plugins
-    from plugins_host.manifest import (
-        EncoderComponent,
-        Kind,
-        NodeComponent,
-        PlainComponent,
-        ProviderComponent,
-        TransformComponent,
-    )
-    from plugins_host.manifest_problems import (
-        ManifestError,
-        ManifestProblem,
-    )
-    from plugins_host.manifest_schemas import (
-        tool_schema_problem,
-    )
-    from plugins_host.model_edits import (
-        response_fields,
-    )
-    from plugins_host.outcomes import (
+    from plugins_host.consulting.chain import Chain
+    from plugins_host.consulting.links import Asker, Asking, Link
+    from plugins_host.consulting.outcomes import (
         AfterOutcome,
         BeforeOutcome,
         Erred,
@@ -93,13 +39,45 @@ if TYPE_CHECKING:
         ShownError,
         Succeeded,
     )
+    from plugins_host.conversation import (
+        Message,
+        ModelRequest,
+        ModelResponse,
+        ToolCall,
+        ToolDefinition,
+        Usage,
+    )
+    from plugins_host.inprocess import (
+        InProcessPlugin,
+    )
+    from plugins_host.loading.installed import (
+        InProcess,
+        LoadedPlugins,
+        OutOfProcess,
+        Plugin,
+        PluginRefused,
+    )
+    from plugins_host.loading.load import BroughtPlugin, load_brought, load_plugins
+    from plugins_host.manifests.manifest import (
+        EncoderComponent,
+        Kind,
+        NodeComponent,
+        PlainComponent,
+        ProviderComponent,
+        TransformComponent,
+    )
+    from plugins_host.manifests.problems import (
+        ManifestError,
+        ManifestProblem,
+    )
+    from plugins_host.manifests.schemas import (
+        tool_schema_problem,
+    )
+    from plugins_host.model_edits import (
+        response_fields,
+    )
     from plugins_host.payload import (
         Payload,
-    )
-    from plugins_host.pipes import (
-        PipeInlet,
-        PipeOutlet,
-        open_pipe,
     )
     from plugins_host.plugin_faults import (
         PluginFailed,
@@ -110,7 +88,16 @@ if TYPE_CHECKING:
         ProtocolBroken,
     )
     from plugins_host.plugin_log import PluginLine, PluginLog
-    from plugins_host.process import (
+    from plugins_host.processes.calls import CEILING
+    from plugins_host.processes.fleet import (
+        Fleet,
+    )
+    from plugins_host.processes.pipes import (
+        PipeInlet,
+        PipeOutlet,
+        open_pipe,
+    )
+    from plugins_host.processes.process import (
         START_TIMEOUT,
         PluginProcess,
     )
@@ -135,7 +122,20 @@ if TYPE_CHECKING:
         Subject,
         ToolSubject,
     )
-    from plugins_host.verbs import (
+    from plugins_host.verbs.chatting import (
+        CHAT,
+        Assembly,
+        Chunk,
+        chat,
+    )
+    from plugins_host.verbs.encoding import (
+        EncodedFrame,
+        Encoder,
+        EncoderFailed,
+        Encoding,
+        encode_all,
+    )
+    from plugins_host.verbs.rows import (
         APPLY,
         APPLY_POST,
         CALL_TOOL,
@@ -153,9 +153,9 @@ if TYPE_CHECKING:
     )
 
 _HOMES: Final = {
-    "calls": ("CEILING",),
-    "chain": ("Chain",),
-    "chatting": (
+    "processes.calls": ("CEILING",),
+    "consulting.chain": ("Chain",),
+    "verbs.chatting": (
         "CHAT",
         "Assembly",
         "Chunk",
@@ -173,37 +173,37 @@ _HOMES: Final = {
         "ToolDefinition",
         "Usage",
     ),
-    "encoding": (
+    "verbs.encoding": (
         "EncodedFrame",
         "Encoder",
         "EncoderFailed",
         "Encoding",
         "encode_all",
     ),
-    "fleet": ("Fleet",),
-    "handlers": (
+    "processes.fleet": ("Fleet",),
+    "authoring.handlers": (
         "HandlerTable",
         "Handlers",
     ),
     "inprocess": ("InProcessPlugin",),
-    "installed": (
+    "loading.installed": (
         "InProcess",
         "LoadedPlugins",
         "OutOfProcess",
         "Plugin",
         "PluginRefused",
     ),
-    "links": (
+    "consulting.links": (
         "Asker",
         "Asking",
         "Link",
     ),
-    "loading": (
+    "loading.load": (
         "BroughtPlugin",
         "load_brought",
         "load_plugins",
     ),
-    "manifest": (
+    "manifests.manifest": (
         "EncoderComponent",
         "Kind",
         "NodeComponent",
@@ -211,13 +211,13 @@ _HOMES: Final = {
         "ProviderComponent",
         "TransformComponent",
     ),
-    "manifest_problems": (
+    "manifests.problems": (
         "ManifestError",
         "ManifestProblem",
     ),
-    "manifest_schemas": ("tool_schema_problem",),
+    "manifests.schemas": ("tool_schema_problem",),
     "model_edits": ("response_fields",),
-    "outcomes": (
+    "consulting.outcomes": (
         "AfterOutcome",
         "BeforeOutcome",
         "Erred",
@@ -234,7 +234,7 @@ _HOMES: Final = {
         "Succeeded",
     ),
     "payload": ("Payload",),
-    "pipes": (
+    "processes.pipes": (
         "PipeInlet",
         "PipeOutlet",
         "open_pipe",
@@ -251,7 +251,7 @@ _HOMES: Final = {
         "PluginLine",
         "PluginLog",
     ),
-    "process": (
+    "processes.process": (
         "START_TIMEOUT",
         "PluginProcess",
     ),
@@ -276,7 +276,7 @@ _HOMES: Final = {
         "Subject",
         "ToolSubject",
     ),
-    "verbs": (
+    "verbs.rows": (
         "APPLY",
         "APPLY_POST",
         "CALL_TOOL",

@@ -18,13 +18,13 @@ import msgspec
 import trio
 from msgspec import Raw
 
-from plugins_host.authoring import HostError, Services, Signal
-from plugins_host.calls import CEILING, Budget
-from plugins_host.dispatch import Dispatch, Question
+from plugins_host.authoring.dispatch import Dispatch, Question
+from plugins_host.authoring.handlers import HandlerTable, about_error, describe_error
+from plugins_host.authoring.surface import HostError, Services, Signal
 from plugins_host.faults import Fault
-from plugins_host.handlers import HandlerTable, about_error, describe_error
 from plugins_host.plugin_faults import PluginFailed, PluginOverdue
 from plugins_host.plugin_log import PluginLine, PluginLog
+from plugins_host.processes.calls import CEILING, Budget
 from plugins_host.program import PATIENCE
 from plugins_host.reverse import (
     CallModel,

@@ -22,10 +22,10 @@ import trio
 
 from actors import Supervisor
 from plugins_host import frames
-from plugins_host.child import Child, SpawnError
 from plugins_host.frames import MAX_LINE, Answer, FrameReader, Refusal, Request
 from plugins_host.plugin_log import PluginLine
-from plugins_host.process import PluginProcess
+from plugins_host.processes.child import Child, SpawnError
+from plugins_host.processes.process import PluginProcess
 from plugins_host.program import CAPABILITIES, PluginProgram
 from plugins_host.reverse import CallServices
 

@@ -82,8 +82,8 @@ async def open_plugins(
         yield NONE_OPEN
         return
     from plugins_host import Fleet, OutOfProcess
-    from plugins_host.child import spawn
-    from plugins_host.guard import guarding
+    from plugins_host.processes.child import spawn
+    from plugins_host.processes.guard import guarding
 
     programs = [
         plugin.home.program

@@ -36,7 +36,7 @@ from heddle.remote.errors import (
     RemoteTimedOut,
     RemoteUnreachable,
 )
-from plugins_host.guard import Guard
+from plugins_host.processes.guard import Guard
 
 MAX_ANSWER: Final = 16 * 1024 * 1024
 """Bytes of an answer. It becomes part of a run's state, which is one JSON object."""

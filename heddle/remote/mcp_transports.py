@@ -35,7 +35,7 @@ from heddle.spec import (
     StreamableHTTPmTLSTransport,
 )
 from heddle.tools.group import ProcessGroup
-from plugins_host.guard import Guard
+from plugins_host.processes.guard import Guard
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams

@@ -14,7 +14,7 @@ from heddle.tools.served import ServedTool
 from heddle.tools.slots import Slots
 from heddle.tools.workspace import Workspace
 from plugins_host import CallServices, one_of
-from plugins_host.guard import Guard
+from plugins_host.processes.guard import Guard
 
 # Seconds one execution may take.
 TIMEOUT: Final = 30.0

@@ -30,7 +30,7 @@ from heddle.tools.group import ProcessGroup
 from heddle.tools.registry import ToolProgram
 from heddle.tools.starting import cannot_start
 from heddle.tools.workspace import Workspace
-from plugins_host.guard import Guard, unstopped
+from plugins_host.processes.guard import Guard, unstopped
 
 # Seconds between SIGTERM and SIGKILL. Long enough to remove a lock file, short enough
 # that an interrupted command line is back within two seconds.

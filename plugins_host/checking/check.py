@@ -22,18 +22,12 @@ import trio
 import trio.lowlevel
 from msgspec import Raw, Struct
 
-from plugins_host.chain import Chain
 from plugins_host.checking.promises import Consultation, Promise, promises, together
 from plugins_host.checking.tape import Tape
 from plugins_host.checking.verbs import Verb
-from plugins_host.conversation import ModelRequest, ModelResponse
-from plugins_host.faults import Fault, sentence
-from plugins_host.fleet import Fleet
-from plugins_host.inprocess import InProcessPlugin
-from plugins_host.installed import InProcess, LoadedPlugins, Plugin
-from plugins_host.links import Asker, Asking, Link
-from plugins_host.open_calls import CANCEL_PATIENCE
-from plugins_host.outcomes import (
+from plugins_host.consulting.chain import Chain
+from plugins_host.consulting.links import Asker, Asking, Link
+from plugins_host.consulting.outcomes import (
     Failed,
     MiddlewareFailure,
     Passed,
@@ -43,9 +37,15 @@ from plugins_host.outcomes import (
     Replaced,
     RetryGranted,
 )
+from plugins_host.conversation import ModelRequest, ModelResponse
+from plugins_host.faults import Fault, sentence
+from plugins_host.inprocess import InProcessPlugin
+from plugins_host.loading.installed import InProcess, LoadedPlugins, Plugin
 from plugins_host.payload import EMPTY
 from plugins_host.plugin_log import PluginLine
-from plugins_host.process import PluginProcess
+from plugins_host.processes.fleet import Fleet
+from plugins_host.processes.open_calls import CANCEL_PATIENCE
+from plugins_host.processes.process import PluginProcess
 
 # A question of an example takes a policy no time; a plugin that calls out may need some.
 PATIENCE: Final = 10.0

@@ -13,9 +13,9 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from plugins_host.consulting.outcomes import Erred, Outcome, ShownError, Succeeded
 from plugins_host.conversation import Message, ModelRequest, ModelResponse, ToolDefinition
 from plugins_host.model_edits import response_fields
-from plugins_host.outcomes import Erred, Outcome, ShownError, Succeeded
 from plugins_host.payload import Payload
 from plugins_host.seams import Half, NodeSubject, Seam, Subject, ToolSubject
 

@@ -22,7 +22,8 @@ from plugins_host.checking.verbs import (
     tool_verb,
     transform_verb,
 )
-from plugins_host.manifest import (
+from plugins_host.consulting.outcomes import Outcome
+from plugins_host.manifests.manifest import (
     Component,
     EncoderComponent,
     Manifest,
@@ -34,7 +35,6 @@ from plugins_host.manifest import (
     StoreComponent,
     TransformComponent,
 )
-from plugins_host.outcomes import Outcome
 from plugins_host.payload import Payload
 from plugins_host.seams import Half, Seam, Subject
 

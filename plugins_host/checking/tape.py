@@ -9,8 +9,8 @@
 ``>`` is what heddle wrote, ``<`` what the process did.
 """
 
-from plugins_host.child import Child, spawn
-from plugins_host.pipes import Inlet, Outlet
+from plugins_host.processes.child import Child, spawn
+from plugins_host.processes.pipes import Inlet, Outlet
 from plugins_host.program import PluginProgram
 
 

@@ -10,11 +10,10 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
-from plugins_host.chatting import CHAT, PIECE, Assembly
 from plugins_host.checking.examples import EVENTS, REQUEST
 from plugins_host.checking.schema_examples import example_of
 from plugins_host.faults import Fault, one_of
-from plugins_host.manifest import (
+from plugins_host.manifests.manifest import (
     Component,
     NodeComponent,
     Phase,
@@ -22,8 +21,9 @@ from plugins_host.manifest import (
     ToolEntry,
     TransformComponent,
 )
-from plugins_host.manifest_schemas import tool_schema_problem
-from plugins_host.verbs import (
+from plugins_host.manifests.schemas import tool_schema_problem
+from plugins_host.verbs.chatting import CHAT, PIECE, Assembly
+from plugins_host.verbs.rows import (
     APPLY,
     APPLY_POST,
     CALL_TOOL,
@@ -31,7 +31,7 @@ from plugins_host.verbs import (
     LIST_TOOLS,
     AnswerShape,
 )
-from plugins_host.verbs import Verb as VerbRow
+from plugins_host.verbs.rows import Verb as VerbRow
 
 T = TypeVar("T")
 

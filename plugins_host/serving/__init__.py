@@ -9,8 +9,8 @@
     complaints   what the author of a plugin is told on stderr
     wire         the frames as data
 
-How handlers are found and called is in `plugins_host.handlers` and `dispatch`: a plugin
-that is imported into heddle is asked the same way. The runtime for JavaScript is
+How handlers are found and called is in `plugins_host.authoring`: a plugin that is imported
+into heddle is asked the same way. The runtime for JavaScript is
 ``plugins_host/runtime/serve.mjs``.
 """
 

@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from plugins_host.dispatch import Dispatch, arguments
-from plugins_host.handlers import Found, Handlers, HandlerTable
+from plugins_host.authoring.dispatch import Dispatch, arguments
+from plugins_host.authoring.handlers import Found, Handlers, HandlerTable
 from plugins_host.serving.call import Call
 from plugins_host.serving.complaints import described, report
 from plugins_host.serving.consulting import Plans, input_of_next

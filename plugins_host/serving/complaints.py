@@ -6,7 +6,12 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final
 
-from plugins_host.handlers import AnswerInvalid, HandlerMissing, about_error, describe_error
+from plugins_host.authoring.handlers import (
+    AnswerInvalid,
+    HandlerMissing,
+    about_error,
+    describe_error,
+)
 
 _OURS: Final = __file__.rpartition(os.sep)[0] + os.sep
 

@@ -15,9 +15,9 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct
 
-from plugins_host.authoring import HostError
-from plugins_host.dispatch import Dispatch
-from plugins_host.handlers import Found, HandlerMissing
+from plugins_host.authoring.dispatch import Dispatch
+from plugins_host.authoring.handlers import Found, HandlerMissing
+from plugins_host.authoring.surface import HostError
 from plugins_host.serving.wire import Params, encode
 
 # Plans that are kept. A process has one for each half that it serves and each place in the

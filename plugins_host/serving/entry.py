@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from plugins_host.handlers import Handlers
+from plugins_host.authoring.handlers import Handlers
 from plugins_host.serving.complaints import complain
 from plugins_host.serving.server import Server
 

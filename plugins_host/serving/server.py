@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec import UNSET
 
-from plugins_host.authoring import HostError
-from plugins_host.handlers import Handlers
+from plugins_host.authoring.handlers import Handlers
+from plugins_host.authoring.surface import HostError
 from plugins_host.serving.answers import Answers
 from plugins_host.serving.call import Call
 from plugins_host.serving.complaints import complain

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from msgspec import UNSET, Raw, Struct
 
-from plugins_host.dispatch import Question
+from plugins_host.authoring.dispatch import Question
 
 Id: TypeAlias = int | float | str | None
 

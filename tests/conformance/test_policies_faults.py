@@ -25,9 +25,9 @@ from heddle.engine.walk import Limits
 from heddle.events import Event, NodeCompleted, NodeFailed, PluginLogged, Warned
 from heddle.installation import install
 from plugins_host import Fault, PluginLine, PluginLog
-from plugins_host.calls import Call
 from plugins_host.conversation import ModelResponse, ToolCall
-from plugins_host.process import log_nothing
+from plugins_host.processes.calls import Call
+from plugins_host.processes.process import log_nothing
 from tests.conformance.policies.sequential import ADMITS, Member, Plain
 from tests.conformance.policies.staging import (
     LANGUAGES,
@@ -544,7 +544,7 @@ async def test_a_plugin_that_does_not_start_says_why_and_recovers_by_itself(
     language: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Case 12: it exits at once, it hangs before it greets; then the cause is gone."""
-    monkeypatch.setattr("plugins_host.process.START_TIMEOUT", 1.0)
+    monkeypatch.setattr("plugins_host.processes.process.START_TIMEOUT", 1.0)
     cause = tmp_path / "cause"
     starts = f'case "$(cat {cause})" in exit) exit 3;; hang) sleep 60;; esac; exec "$@"'
     command = ["sh", "-c", starts, "sh", *program("scripted", language)]
@@ -560,7 +560,7 @@ async def test_a_plugin_that_does_not_start_says_why_and_recovers_by_itself(
             assert f"middleware 'A' of plugin 'one', node.before: {sentence}" in str(
                 failure
             )
-        monkeypatch.setattr("plugins_host.process.START_TIMEOUT", 10.0)
+        monkeypatch.setattr("plugins_host.processes.process.START_TIMEOUT", 10.0)
         cause.write_text("gone")
         assert (await ended(company, tiny("start"), {"x": 1}))[0] == {"x": 1}
         assert company.started == [3]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from plugins_host.loading import load_plugins
+from plugins_host.loading.load import load_plugins
 from plugins_host.seams import SEAMS
 from tests.examples.readme import Block, blocks, run, settled
 

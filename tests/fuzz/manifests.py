@@ -6,8 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from plugins_host.manifest_problems import ManifestError
-from plugins_host.manifest_reading import check_manifest
+from plugins_host.manifests.problems import ManifestError
+from plugins_host.manifests.reading import check_manifest
 from tests.fuzz.target import Target
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -18,7 +18,7 @@ from plugins_host import ModelResponse, Served, chat
 from plugins_host.conversation import Message, ModelRequest
 from plugins_host.plugin_faults import PluginFault
 from plugins_host.testing import MemoryPipe, RecordedServices, Stage, plugin_pair
-from plugins_host.verbs import APPLY, APPLY_POST, CALL_TOOL, EXECUTE, LIST_TOOLS, Verb
+from plugins_host.verbs.rows import APPLY, APPLY_POST, CALL_TOOL, EXECUTE, LIST_TOOLS, Verb
 from tests.fuzz.target import Target
 
 LIMIT = 4096

@@ -21,7 +21,7 @@ from heddle.events import Event
 from heddle.installation import Installed, OpenPlugins, install, open_plugins
 from heddle.spec import read_document
 from plugins_host import PluginLine
-from plugins_host.entry_point import RUNTIME
+from plugins_host.loading.entry_point import RUNTIME
 from tests.heddle.plugins import kinds
 from tests.support.flows import component, document, edge, end, flow, model, start
 

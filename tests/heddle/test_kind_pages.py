@@ -16,7 +16,7 @@ from heddle.events import PluginLogged, TokenDelta
 from heddle.installation import install, open_plugins
 from plugins_host import encode_all
 from plugins_host.checking.check import Finding, Outcome, check_plugin
-from plugins_host.loading import load_plugins
+from plugins_host.loading.load import load_plugins
 from tests.heddle.cli.conftest import document, tool_node
 from tests.heddle.kinds_support import needs_node, one, opened
 from tests.support.flows import agent, llm

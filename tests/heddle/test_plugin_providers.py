@@ -11,8 +11,8 @@ from heddle.engine.testing import FakeTools, policies
 from heddle.events import Event, FlowCompleted, TokenDelta
 from heddle.installation import NONE_OPEN
 from plugins_host import ModelResponse, ToolCall, Usage
-from plugins_host.chatting import MAX_ANSWER, Assembly, Chunk
-from plugins_host.verbs import AnswerShape
+from plugins_host.verbs.chatting import MAX_ANSWER, Assembly, Chunk
+from plugins_host.verbs.rows import AnswerShape
 from tests.heddle.kinds_support import HOMES, PROCESSES, Bench, one, opened, source
 from tests.support.flows import agent, component, llm, server_tool
 

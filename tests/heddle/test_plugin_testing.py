@@ -6,7 +6,7 @@ import pytest
 
 from heddle.plugin import Problem, modify, pass_, proceed, reject, replace
 from heddle.plugin_testing import ask
-from plugins_host.handlers import AnswerInvalid, HandlerMissing
+from plugins_host.authoring.handlers import AnswerInvalid, HandlerMissing
 
 
 def test_a_handler_is_shown_what_the_test_says() -> None:

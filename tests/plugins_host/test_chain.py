@@ -11,10 +11,9 @@ import pytest
 from msgspec.structs import fields
 
 from plugins_host import payload as payload_module
-from plugins_host.chain import Chain
-from plugins_host.conversation import Message, ModelRequest, ModelResponse, ToolCall
-from plugins_host.links import Asking, Link
-from plugins_host.outcomes import (
+from plugins_host.consulting.chain import Chain
+from plugins_host.consulting.links import Asking, Link
+from plugins_host.consulting.outcomes import (
     AfterOutcome,
     BeforeOutcome,
     Erred,
@@ -29,6 +28,7 @@ from plugins_host.outcomes import (
     ShownError,
     Succeeded,
 )
+from plugins_host.conversation import Message, ModelRequest, ModelResponse, ToolCall
 from plugins_host.payload import Payload
 from plugins_host.plugin_faults import PluginFailed, PluginGone, PluginOverdue
 from plugins_host.seams import SEAMS, Half, NodeSubject, Seam, Subject, ToolSubject

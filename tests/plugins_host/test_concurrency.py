@@ -18,10 +18,9 @@ from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from actors import Supervisor
-from plugins_host.chain import Chain
-from plugins_host.frames import Request
-from plugins_host.links import Asking, Link
-from plugins_host.outcomes import (
+from plugins_host.consulting.chain import Chain
+from plugins_host.consulting.links import Asking, Link
+from plugins_host.consulting.outcomes import (
     Failed,
     MiddlewareFailure,
     Passed,
@@ -31,8 +30,9 @@ from plugins_host.outcomes import (
     RetryGranted,
     Succeeded,
 )
+from plugins_host.frames import Request
 from plugins_host.payload import Payload
-from plugins_host.process import PluginProcess
+from plugins_host.processes.process import PluginProcess
 from plugins_host.program import CAPABILITIES, PluginProgram
 from plugins_host.seams import SEAMS, Half, NodeSubject, Seam
 from plugins_host.testing import RecordedServices, Stage, Troupe

@@ -13,12 +13,9 @@ import trio
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from plugins_host.chain import Chain
-from plugins_host.conversation import Message, ModelRequest
-from plugins_host.entry_point import RUNTIME
-from plugins_host.fleet import Fleet
-from plugins_host.links import Asking, Link
-from plugins_host.outcomes import (
+from plugins_host.consulting.chain import Chain
+from plugins_host.consulting.links import Asking, Link
+from plugins_host.consulting.outcomes import (
     AfterOutcome,
     BeforeOutcome,
     Erred,
@@ -30,8 +27,11 @@ from plugins_host.outcomes import (
     ShownError,
     Succeeded,
 )
+from plugins_host.conversation import Message, ModelRequest
+from plugins_host.loading.entry_point import RUNTIME
 from plugins_host.payload import Payload
-from plugins_host.process import PluginProcess
+from plugins_host.processes.fleet import Fleet
+from plugins_host.processes.process import PluginProcess
 from plugins_host.program import PluginProgram, chosen_environment
 from plugins_host.reverse import CallServices
 from plugins_host.seams import SEAMS, Half, NodeSubject, Seam, ToolSubject

@@ -25,10 +25,10 @@ from plugins_host import (
     encode_all,
     load_plugins,
 )
-from plugins_host import encoding as encoding_module
-from plugins_host.encoding import Frames
 from plugins_host.frames import Request
 from plugins_host.testing import Stage, plugin_pair
+from plugins_host.verbs import encoding as encoding_module
+from plugins_host.verbs.encoding import Frames
 
 
 def token(number: int) -> bytes:

@@ -7,8 +7,13 @@ from typing import Any
 
 import pytest
 
-from plugins_host.entry_point import RUNTIME, EntryPoint, ProgramMissing, find_entry_point
-from plugins_host.manifest_reading import (
+from plugins_host.loading.entry_point import (
+    RUNTIME,
+    EntryPoint,
+    ProgramMissing,
+    find_entry_point,
+)
+from plugins_host.manifests.reading import (
     read_manifest,
 )
 

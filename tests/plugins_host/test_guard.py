@@ -9,14 +9,14 @@ from contextlib import suppress
 
 import pytest
 
-from plugins_host.guard import Guard
+from plugins_host.processes.guard import Guard
 
 PATIENCE = 30.0
 STUBBORN = ("/bin/sh", "-c", "trap '' TERM; echo; while :; do sleep 60 & wait $!; done")
 
 KILLED = """
 import os, signal, sys
-from plugins_host.guard import Guard
+from plugins_host.processes.guard import Guard
 
 guard = Guard()
 for group in sys.argv[1:]:
@@ -140,7 +140,7 @@ def test_without_a_shell_tools_are_not_guarded_and_nothing_fails(
 
 KILLED_TOO = """
 import os, signal, sys
-from plugins_host.guard import Guard
+from plugins_host.processes.guard import Guard
 
 guard = Guard()
 for group in sys.argv[1:]:

@@ -10,12 +10,10 @@ import trio.lowlevel
 from trio.testing import MockClock
 
 from heddle.plugin import modify, pass_, proceed, replace, serve
-from plugins_host.chain import Chain
-from plugins_host.conversation import ModelResponse
-from plugins_host.handlers import HandlerTable
-from plugins_host.inprocess import InProcessPlugin
-from plugins_host.links import Asking, Link
-from plugins_host.outcomes import (
+from plugins_host.authoring.handlers import HandlerTable
+from plugins_host.consulting.chain import Chain
+from plugins_host.consulting.links import Asking, Link
+from plugins_host.consulting.outcomes import (
     Erred,
     MiddlewareFailure,
     Proceeded,
@@ -24,6 +22,8 @@ from plugins_host.outcomes import (
     ShownError,
     Succeeded,
 )
+from plugins_host.conversation import ModelResponse
+from plugins_host.inprocess import InProcessPlugin
 from plugins_host.payload import Payload
 from plugins_host.plugin_faults import PluginFailed, PluginOverdue
 from plugins_host.plugin_log import PluginLine

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from plugins_host import Fault, load_plugins
-from plugins_host.input_formats import FormatInvalid, read_formats
+from plugins_host.loading.input_formats import FormatInvalid, read_formats
 
 
 @pytest.mark.parametrize(

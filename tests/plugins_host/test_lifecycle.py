@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugins_host.lifecycle import (
+from plugins_host.processes.lifecycle import (
     FIRST_REST,
     LONGEST_REST,
     MAX_DEATHS,

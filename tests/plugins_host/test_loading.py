@@ -9,17 +9,22 @@ from typing import Any
 import pytest
 
 from plugins_host.faults import Fault
-from plugins_host.installed import InProcess, LoadedPlugins, OutOfProcess, PluginRefused
-from plugins_host.loading import ALL_CAPABILITIES, load_plugins
-from plugins_host.manifest import (
+from plugins_host.loading.installed import (
+    InProcess,
+    LoadedPlugins,
+    OutOfProcess,
+    PluginRefused,
+)
+from plugins_host.loading.load import ALL_CAPABILITIES, load_plugins
+from plugins_host.loading.modules import ModuleUnusable
+from plugins_host.loading.settings import SettingsError
+from plugins_host.manifests.manifest import (
     Capability,
 )
-from plugins_host.manifest_problems import (
+from plugins_host.manifests.problems import (
     ManifestError,
 )
-from plugins_host.modules import ModuleUnusable
 from plugins_host.program import CAPABILITIES
-from plugins_host.settings import SettingsError
 
 MODULE = """
 from heddle.plugin import pass_, serve

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugins_host.manifest import (
+from plugins_host.manifests.manifest import (
     KINDS,
     Capability,
     EncoderComponent,
@@ -22,17 +22,17 @@ from plugins_host.manifest import (
     ProviderComponent,
     TransformComponent,
 )
-from plugins_host.manifest_problems import (
+from plugins_host.manifests.problems import (
     ManifestError,
     ManifestProblem,
 )
-from plugins_host.manifest_reading import (
+from plugins_host.manifests.reading import (
     MAX_FILES,
     MAX_MANIFEST,
     check_manifest,
     read_manifest,
 )
-from plugins_host.manifest_schemas import (
+from plugins_host.manifests.schemas import (
     MAX_SCHEMA_BYTES,
 )
 from plugins_host.seams import SEAMS, Half, Seam

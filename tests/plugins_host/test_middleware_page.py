@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from plugins_host.entry_point import RUNTIME
-from plugins_host.manifest_reading import (
+from plugins_host.loading.entry_point import RUNTIME
+from plugins_host.manifests.reading import (
     check_manifest,
 )
 from plugins_host.seams import SEAMS, Half, Seam

@@ -14,12 +14,8 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from plugins_host import channel as channel_module
-from plugins_host.child import SpawnError
 from plugins_host.conversation import ModelResponse
 from plugins_host.frames import Refusal
-from plugins_host.lifecycle import Phase
-from plugins_host.open_calls import CANCEL_PATIENCE
 from plugins_host.plugin_faults import (
     PluginFailed,
     PluginGone,
@@ -28,7 +24,11 @@ from plugins_host.plugin_faults import (
     ProtocolBroken,
 )
 from plugins_host.plugin_log import MAX_LOG_LINE, Lines, PluginLine
-from plugins_host.process import PluginProcess
+from plugins_host.processes import channel as channel_module
+from plugins_host.processes.child import SpawnError
+from plugins_host.processes.lifecycle import Phase
+from plugins_host.processes.open_calls import CANCEL_PATIENCE
+from plugins_host.processes.process import PluginProcess
 from plugins_host.testing import RecordedServices, Stage, plugin_pair
 
 

@@ -4,9 +4,9 @@ import re
 from pathlib import Path
 
 from plugins_host.checking.check import Finding, Outcome, check_plugin
-from plugins_host.installed import OutOfProcess
-from plugins_host.loading import load_plugins
-from plugins_host.manifest import Capability
+from plugins_host.loading.installed import OutOfProcess
+from plugins_host.loading.load import load_plugins
+from plugins_host.manifests.manifest import Capability
 from plugins_host.seams import ACTIONS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "plugins" / "protocol.md").read_text()

@@ -18,8 +18,6 @@ import pytest
 import trio
 import trio.testing
 
-from plugins_host import child as child_module
-from plugins_host.fleet import Fleet, PluginUnknown
 from plugins_host.plugin_faults import (
     PluginGone,
     PluginNotStarted,
@@ -27,7 +25,9 @@ from plugins_host.plugin_faults import (
     ProtocolBroken,
 )
 from plugins_host.plugin_log import PluginLine
-from plugins_host.process import PluginProcess
+from plugins_host.processes import child as child_module
+from plugins_host.processes.fleet import Fleet, PluginUnknown
+from plugins_host.processes.process import PluginProcess
 from plugins_host.program import CAPABILITIES, PluginProgram, chosen_environment
 from plugins_host.testing import RecordedServices
 

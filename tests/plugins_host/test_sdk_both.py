@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from plugins_host.conversation import ModelRequest
-from plugins_host.entry_point import RUNTIME
+from plugins_host.loading.entry_point import RUNTIME
 from tests.plugins_host.driver import HALVES, Driver, consult, question
 
 PLUGINS = Path(__file__).with_name("plugins")

@@ -11,12 +11,9 @@ import msgspec
 import pytest
 import trio
 
-from plugins_host.chain import Chain
-from plugins_host.fleet import Fleet
-from plugins_host.installed import OutOfProcess
-from plugins_host.links import Asking, Link
-from plugins_host.loading import load_plugins
-from plugins_host.outcomes import (
+from plugins_host.consulting.chain import Chain
+from plugins_host.consulting.links import Asking, Link
+from plugins_host.consulting.outcomes import (
     Erred,
     MiddlewareFailure,
     Passed,
@@ -26,8 +23,11 @@ from plugins_host.outcomes import (
     Replaced,
     ShownError,
 )
+from plugins_host.loading.installed import OutOfProcess
+from plugins_host.loading.load import load_plugins
 from plugins_host.payload import Payload
 from plugins_host.plugin_log import PluginLine
+from plugins_host.processes.fleet import Fleet
 from plugins_host.seams import Seam, ToolSubject
 from plugins_host.testing import RecordedServices
 

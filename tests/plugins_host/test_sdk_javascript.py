@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from plugins_host.entry_point import RUNTIME
+from plugins_host.loading.entry_point import RUNTIME
 from tests.plugins_host.driver import Driver, consult, question
 
 NODE = shutil.which("node")

@@ -89,7 +89,7 @@ def test_importing_it_loads_nothing_heavy() -> None:
         "jsonschema",
         "ssl",
         "yaml",
-        "plugins_host.manifest",
+        "plugins_host.manifests.manifest",
         "actors",
     )
     script = f"import sys, heddle.plugin; print([m for m in {heavy} if m in sys.modules])"

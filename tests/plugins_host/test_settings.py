@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from plugins_host.settings import (
+from plugins_host.json_schemas import schema_problem
+from plugins_host.loading.settings import (
     MAX_SETTINGS,
     SettingsError,
     check_settings,
     read_settings,
-    schema_problem,
 )
 
 NEEDS_ATTEMPTS = {

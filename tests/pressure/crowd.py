@@ -37,7 +37,7 @@ from heddle.server.run_handle import RunHandle
 from heddle.server.runs import Runs
 from heddle.services import ModelService
 from plugins_host import PluginLine
-from plugins_host.process import PluginProcess
+from plugins_host.processes.process import PluginProcess
 from tests.conformance.policies.staging import (
     Installation,
     children,

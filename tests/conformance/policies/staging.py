@@ -44,8 +44,8 @@ from heddle.installation import install, open_plugins
 from heddle.spec import read_document
 from plugins_host import Chain, Fault, PluginLog, PluginProcess
 from plugins_host.conversation import ModelRequest, ModelResponse, ToolCall
-from plugins_host.entry_point import RUNTIME
-from plugins_host.process import log_nothing
+from plugins_host.loading.entry_point import RUNTIME
+from plugins_host.processes.process import log_nothing
 from tests.conformance.policies.sequential import Item, Member, Plain, Story
 from tests.support.flows import (
     agent,

@@ -6,7 +6,7 @@ import pytest
 
 from heddle.server.code_rules import RULES, check_manifest_rules
 from heddle.server.failures import SubmissionRefused
-from plugins_host.manifest import Kind, Manifest, ToolEntry
+from plugins_host.manifests.manifest import Kind, Manifest, ToolEntry
 
 EXAMPLES: dict[tuple[str, str], Any] = {
     **{

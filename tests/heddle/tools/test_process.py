@@ -29,7 +29,7 @@ from heddle.tools import (
 )
 from heddle.tools.answer import MAX_OUTPUT
 from heddle.tools.group import ProcessGroup
-from plugins_host.guard import Guard
+from plugins_host.processes.guard import Guard
 from tests.heddle.tools.conftest import WriteTool, appears, processes_of
 
 PYTHON = f"#!{sys.executable}\n"

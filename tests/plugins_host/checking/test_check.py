@@ -15,8 +15,8 @@ from plugins_host.checking.examples import EVENTS
 from plugins_host.checking.promises import Consultation, promises, together
 from plugins_host.checking.schema_examples import example_of
 from plugins_host.checking.verbs import Verb
-from plugins_host.loading import load_plugins
-from plugins_host.manifest import (
+from plugins_host.loading.load import load_plugins
+from plugins_host.manifests.manifest import (
     KINDS,
 )
 from plugins_host.seams import SEAMS

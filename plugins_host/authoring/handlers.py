@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
-from plugins_host.authoring import HostError
+from plugins_host.authoring.surface import HostError
 
 
 class HandlerMissing(LookupError):

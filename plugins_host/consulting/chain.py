@@ -19,14 +19,14 @@ from typing import Any, Final, TypeVar
 
 from msgspec import Raw
 
+from plugins_host.consulting.links import Asking, Link, Watch
+from plugins_host.consulting.outcomes import AfterOutcome, BeforeOutcome, Outcome
+from plugins_host.consulting.places import CONSULT, NOWHERE, Place, places
+from plugins_host.consulting.walk import Walk, passed, proceeded, weigh_after, weigh_before
 from plugins_host.faults import Fault
-from plugins_host.links import Asking, Link, Watch
-from plugins_host.outcomes import AfterOutcome, BeforeOutcome, Outcome
 from plugins_host.payload import EMPTY, Payload
-from plugins_host.places import CONSULT, NOWHERE, Place, places
 from plugins_host.seams import Half, Seam, Subject
 from plugins_host.verdicts import Verdict
-from plugins_host.walk import Walk, passed, proceeded, weigh_after, weigh_before
 
 CONSENT: Final[Mapping[Half, str]] = {Half.BEFORE: "proceed", Half.AFTER: "pass"}
 """The word with which a half lets things be."""

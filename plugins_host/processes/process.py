@@ -16,16 +16,16 @@ import trio
 from msgspec import Raw, Struct
 
 from actors import Actor, ActorCrashed, ActorGone, Call, LateReply, Restart, Supervisor
-from plugins_host.calls import Elsewhere
-from plugins_host.channel import Channel
-from plugins_host.child import Child, SpawnError, spawn
-from plugins_host.encoding import Line
 from plugins_host.frames import MAX_LINE
-from plugins_host.lifecycle import WELL, StartHistory
 from plugins_host.plugin_faults import PluginFault, PluginGone, PluginNotStarted
 from plugins_host.plugin_log import Counts, PluginLine, PluginLog
+from plugins_host.processes.calls import Elsewhere
+from plugins_host.processes.channel import Channel
+from plugins_host.processes.child import Child, SpawnError, spawn
+from plugins_host.processes.lifecycle import WELL, StartHistory
 from plugins_host.program import PATIENCE, PluginProgram
 from plugins_host.reverse import CallServices
+from plugins_host.verbs.encoding import Line
 
 # From the start of the process to its answer to `init`. Seconds.
 START_TIMEOUT: Final = 10.0

@@ -16,7 +16,8 @@ from msgspec.structs import FieldInfo, fields
 
 from plugins_host.faults import nearest, one_of
 from plugins_host.json_faults import json_flaw
-from plugins_host.manifest import (
+from plugins_host.json_schemas import schema_problem
+from plugins_host.manifests.manifest import (
     KINDS,
     Component,
     EncoderComponent,
@@ -26,10 +27,10 @@ from plugins_host.manifest import (
     ToolEntry,
     known_name,
 )
-from plugins_host.manifest_paths import ManifestPaths
-from plugins_host.manifest_problems import ManifestError, ManifestProblem
-from plugins_host.manifest_schemas import find_schema_problem
-from plugins_host.manifest_words import enum_in, kind_of, shown, wanted
+from plugins_host.manifests.paths import ManifestPaths
+from plugins_host.manifests.problems import ManifestError, ManifestProblem
+from plugins_host.manifests.schemas import find_schema_problem
+from plugins_host.manifests.words import enum_in, kind_of, shown, wanted
 from plugins_host.near_files import near_file
 from plugins_host.seams import SEAMS, Half, Seam, SubscriptionError, read_subscription
 
@@ -452,9 +453,6 @@ class _Reading:
         self._refuse(f"{path}{inner}", f"this is {shown(value)}", fix, component)
 
     def _check_schema(self, schema: dict[str, Any], path: str, component: str) -> None:
-        # Loaded only here: it takes longer than all the rest of reading a manifest.
-        from plugins_host.settings import schema_problem
-
         problem = schema_problem(schema)
         if problem is not None:
             where, what = problem

@@ -19,9 +19,9 @@ from typing import Final
 from msgspec import Struct
 
 from plugins_host.faults import Fault
-from plugins_host.manifest import Manifest
+from plugins_host.manifests.manifest import Manifest
 
-RUNTIME: Final = Path(__file__).with_name("runtime") / "serve.mjs"
+RUNTIME: Final = Path(__file__).parents[1] / "runtime" / "serve.mjs"
 
 _JAVASCRIPT: Final = frozenset({".mjs", ".js"})
 

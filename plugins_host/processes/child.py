@@ -11,8 +11,16 @@ from typing import Final, Protocol
 
 import trio
 
-from plugins_host.guard import Guard
-from plugins_host.pipes import CHUNK, ROOM, Inlet, Outlet, PipeInlet, PipeOutlet, open_pipe
+from plugins_host.processes.guard import Guard
+from plugins_host.processes.pipes import (
+    CHUNK,
+    ROOM,
+    Inlet,
+    Outlet,
+    PipeInlet,
+    PipeOutlet,
+    open_pipe,
+)
 from plugins_host.program import PluginProgram
 
 

@@ -14,9 +14,9 @@ import trio
 from msgspec import Raw, Struct
 
 from plugins_host import frames
-from plugins_host.calls import CEILING, Call, ids
 from plugins_host.frames import Id
 from plugins_host.plugin_faults import PluginFault, PluginGone, PluginOverdue
+from plugins_host.processes.calls import CEILING, Call, ids
 
 # A plugin has this long to stop a cancelled call; past it, it cannot be trusted to have
 # stopped. Seconds.

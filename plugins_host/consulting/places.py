@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from plugins_host.links import Asker, Link
+from plugins_host.consulting.links import Asker, Link
 from plugins_host.seams import SEAMS, Half, Seam, Shown
 from plugins_host.verdicts import CONSENTS
 

@@ -16,8 +16,6 @@ import trio
 from msgspec import Raw
 
 from plugins_host import frames
-from plugins_host.calls import Call, Elsewhere, ids
-from plugins_host.child import Child
 from plugins_host.frames import (
     MAX_LINE,
     Answer,
@@ -31,9 +29,6 @@ from plugins_host.frames import (
     Stray,
     Unreadable,
 )
-from plugins_host.greeting import agreed, init_params
-from plugins_host.lifecycle import PHASES, Phase, Signal, following
-from plugins_host.open_calls import CANCEL_PATIENCE, OpenCalls, where
 from plugins_host.plugin_faults import (
     PluginFailed,
     PluginFault,
@@ -51,10 +46,15 @@ from plugins_host.plugin_log import (
     PluginLog,
     shortened,
 )
+from plugins_host.processes.calls import Call, Elsewhere, ids
+from plugins_host.processes.child import Child
+from plugins_host.processes.greeting import agreed, init_params
+from plugins_host.processes.lifecycle import PHASES, Phase, Signal, following
+from plugins_host.processes.open_calls import CANCEL_PATIENCE, OpenCalls, where
+from plugins_host.processes.reverse_serving import ReverseServing
+from plugins_host.processes.writer import Writer
 from plugins_host.program import PluginProgram
 from plugins_host.reverse import CallServices
-from plugins_host.reverse_serving import ReverseServing
-from plugins_host.writer import Writer
 
 # A plugin that was asked to leave has this long to. Seconds.
 LEAVE_PATIENCE: Final = 1.0

@@ -10,12 +10,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, NamedTuple
 
-from plugins_host.handlers import HandlerMissing, HandlerTable
-from plugins_host.input_formats import PluginFormat, read_formats
-from plugins_host.installed import InProcess, PluginRefused
-from plugins_host.manifest import Kind, Manifest
-from plugins_host.manifest_reading import check_manifest
-from plugins_host.modules import import_module
+from plugins_host.authoring.handlers import HandlerMissing, HandlerTable
+from plugins_host.loading.input_formats import PluginFormat, read_formats
+from plugins_host.loading.installed import InProcess, PluginRefused
+from plugins_host.loading.modules import import_module
+from plugins_host.manifests.manifest import Kind, Manifest
+from plugins_host.manifests.reading import check_manifest
 
 SERVED_BY: Final[Mapping[Kind, str]] = {
     Kind.NODE: "execute",

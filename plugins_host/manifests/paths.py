@@ -4,7 +4,7 @@ import os
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
-from plugins_host.manifest_words import shown
+from plugins_host.manifests.words import shown
 
 
 class Refuse(Protocol):

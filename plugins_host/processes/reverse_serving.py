@@ -12,11 +12,11 @@ import trio
 from msgspec import Raw
 
 from plugins_host import frames
-from plugins_host.calls import MAX_REVERSE, Call
+from plugins_host.authoring.handlers import about_error
 from plugins_host.faults import Fault
 from plugins_host.frames import Id
-from plugins_host.handlers import about_error
-from plugins_host.open_calls import OpenCalls
+from plugins_host.processes.calls import MAX_REVERSE, Call
+from plugins_host.processes.open_calls import OpenCalls
 from plugins_host.program import CAPABILITIES
 from plugins_host.reverse import (
     CallModel,

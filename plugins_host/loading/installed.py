@@ -5,10 +5,10 @@ from typing import Any
 
 from msgspec import Struct
 
+from plugins_host.authoring.handlers import HandlerTable
 from plugins_host.faults import Fault
-from plugins_host.handlers import HandlerTable
-from plugins_host.input_formats import PluginFormat
-from plugins_host.manifest import Manifest, MiddlewareComponent
+from plugins_host.loading.input_formats import PluginFormat
+from plugins_host.manifests.manifest import Manifest, MiddlewareComponent
 from plugins_host.program import PluginProgram
 
 

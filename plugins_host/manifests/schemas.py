@@ -5,7 +5,8 @@ from typing import Any, Final
 
 import msgspec
 
-from plugins_host.manifest_words import shown
+from plugins_host.json_schemas import schema_problem
+from plugins_host.manifests.words import shown
 
 # A tool's schema goes to a model with every request, so it is bounded.
 MAX_SCHEMA_BYTES: Final = 64 * 1024
@@ -26,8 +27,6 @@ def find_schema_problem(schema: dict[str, Any]) -> tuple[str, str, str] | None:
         what = f"{shown(schema['type'])} is not the type of an object"
         return ".type", what, "Write 'object': a tool takes and gives objects."
     # Loaded only here: it takes longer than all the rest of reading a manifest.
-    from plugins_host.settings import schema_problem
-
     problem = schema_problem(schema)
     if problem is None:
         return None

@@ -13,12 +13,12 @@ from typing import Final, Self
 import trio
 
 from actors import Patience, Supervisor
-from plugins_host.child import spawn
 from plugins_host.faults import Fault, one_of
 from plugins_host.frames import MAX_LINE
 from plugins_host.plugin_faults import PluginFault
 from plugins_host.plugin_log import PluginLog
-from plugins_host.process import PluginProcess, Spawn
+from plugins_host.processes.child import spawn
+from plugins_host.processes.process import PluginProcess, Spawn
 from plugins_host.program import PluginProgram
 
 # Plugins are asked to leave together, and each is killed a second after it was asked.

@@ -7,7 +7,7 @@ send ─▶ all that waits ─▶ one write        by the task, when it gets its
 import trio
 
 from actors import ReplySlot
-from plugins_host.pipes import Outlet
+from plugins_host.processes.pipes import Outlet
 
 
 class Writer:

@@ -12,12 +12,9 @@ from typing import Final, assert_never
 import msgspec
 from msgspec import Struct
 
-from plugins_host.consulted import ConsultedError, decode_consulted
-from plugins_host.conversation import ModelRequest
-from plugins_host.faults import Fault
-from plugins_host.links import Asking, Link, Watch
-from plugins_host.model_edits import EditError, edited, read_response
-from plugins_host.outcomes import (
+from plugins_host.consulting.consulted import ConsultedError, decode_consulted
+from plugins_host.consulting.links import Asking, Link, Watch
+from plugins_host.consulting.outcomes import (
     PASSED,
     AfterOutcome,
     BeforeOutcome,
@@ -32,8 +29,11 @@ from plugins_host.outcomes import (
     RetryGranted,
     Succeeded,
 )
+from plugins_host.consulting.places import CHECKED, Place, Stretch
+from plugins_host.conversation import ModelRequest
+from plugins_host.faults import Fault
+from plugins_host.model_edits import EditError, edited, read_response
 from plugins_host.payload import Payload
-from plugins_host.places import CHECKED, Place, Stretch
 from plugins_host.plugin_faults import PluginOverdue
 from plugins_host.seams import Half, Seam, Shown, Subject, ToolSubject
 from plugins_host.verdicts import (

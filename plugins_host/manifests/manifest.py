@@ -4,7 +4,7 @@
      "components": [{"componentType": "RetryPolicy", "kind": "middleware",
                      "seams": {"nodeError": ["after"]}, "schema": {…}}]}
 
-The structs below are the schema of the JSON; `plugins_host.manifest_reading` makes them of
+The structs below are the schema of the JSON; `plugins_host.manifests.reading` makes them of
 a file and says what is wrong. Which kinds an engine serves is the engine's business.
 """
 

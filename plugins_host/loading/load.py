@@ -16,9 +16,9 @@ from typing import Final, TypeVar
 
 from msgspec import Struct
 
-from plugins_host.entry_point import find_entry_point, script_command
-from plugins_host.input_formats import PluginFormat
-from plugins_host.installed import (
+from plugins_host.loading.entry_point import find_entry_point, script_command
+from plugins_host.loading.input_formats import PluginFormat
+from plugins_host.loading.installed import (
     InProcess,
     LoadedPlugins,
     Middleware,
@@ -26,14 +26,14 @@ from plugins_host.installed import (
     Plugin,
     PluginRefused,
 )
-from plugins_host.manifest import (
+from plugins_host.loading.settings import check_settings, read_settings
+from plugins_host.manifests.manifest import (
     Capability,
     Manifest,
 )
-from plugins_host.manifest_paths import nested
-from plugins_host.manifest_reading import check_manifest, read_manifest
+from plugins_host.manifests.paths import nested
+from plugins_host.manifests.reading import check_manifest, read_manifest
 from plugins_host.program import PluginProgram, chosen_environment
-from plugins_host.settings import check_settings, read_settings
 
 ALL_CAPABILITIES: Final = frozenset(Capability)
 
@@ -167,7 +167,7 @@ def _load(
         home = OutOfProcess(_program(manifest, path, process))
     else:
         # Most plugins are programs, and need not load what imports them.
-        from plugins_host.python_plugins import load_module
+        from plugins_host.loading.python_plugins import load_module
 
         manifest, home, formats, inside = load_module(source, builtin_types)
     _check_capabilities(manifest, source, granted)

@@ -13,7 +13,14 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from msgspec import Raw, Struct
 
-from plugins_host.authoring import (
+from plugins_host.authoring.handlers import (
+    AnswerInvalid,
+    Found,
+    HandlerMissing,
+    HandlerTable,
+    read_answer,
+)
+from plugins_host.authoring.surface import (
     After,
     Before,
     Context,
@@ -21,13 +28,6 @@ from plugins_host.authoring import (
     Services,
     Subject,
     WireOutcome,
-)
-from plugins_host.handlers import (
-    AnswerInvalid,
-    Found,
-    HandlerMissing,
-    HandlerTable,
-    read_answer,
 )
 
 _decode: Final = msgspec.json.Decoder().decode

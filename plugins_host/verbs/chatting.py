@@ -19,7 +19,7 @@ from msgspec import Raw, Struct
 from plugins_host.conversation import ModelRequest, ModelResponse, ToolCall, Usage
 from plugins_host.frames import MAX_LINE
 from plugins_host.reverse import CallServices
-from plugins_host.verbs import AnswerRefused, AnswerShape, Served, Verb
+from plugins_host.verbs.rows import AnswerRefused, AnswerShape, Served, Verb
 
 # What one line may hold, an answer of many may not exceed: a provider that streams without
 # end costs no memory without end.

@@ -17,7 +17,7 @@ from typing import Final
 from plugins_host.faults import Fault, one_of
 from plugins_host.serving import importing
 
-_OURS: Final = str(Path(__file__).parent)
+_OURS: Final = str(Path(__file__).parents[1])
 
 
 class ModuleUnusable(Fault):

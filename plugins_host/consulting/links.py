@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from plugins_host.outcomes import PolicyWarning, named
+from plugins_host.consulting.outcomes import PolicyWarning, named
 from plugins_host.program import PATIENCE
 from plugins_host.reverse import CallServices
 from plugins_host.seams import Half, Seam, Subscription
