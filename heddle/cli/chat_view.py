@@ -29,12 +29,11 @@ from heddle.cli.telling import (
     UNICODE,
     Marks,
     Spans,
-    counted,
     indented,
-    tokens,
     tool_called,
     tool_returned,
     warned,
+    work_done,
 )
 from heddle.cli.tree_rows import SPINNERS
 from heddle.cli.wording import fit, line, place, seconds
@@ -316,10 +315,7 @@ class TurnView:
 
     def _completed(self, event: FlowCompleted, now: float) -> None:  # noqa: ARG002
         self._tell_failures()
-        if event.model_calls:
-            self._facts.append(counted(event.model_calls, "model call"))
-        if event.usage is not None:
-            self._facts.append(tokens(event.usage, marks=self._marks))
+        self._facts += work_done(event.model_calls, event.usage, 0, marks=self._marks)
 
     # --- what leaves ------------------------------------------------------------------
 

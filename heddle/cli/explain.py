@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from heddle.cli.inputs import check_format
 from heddle.cli.options import debug_option
-from heddle.cli.wording import fit, fit_json
+from heddle.cli.reading import read_flow
+from heddle.cli.wording import fit_json
 from heddle.flags import (
     COUNT,
     components_option,
@@ -76,8 +76,7 @@ def command(
     is started. Settings that hold secrets are named, not shown. The exit status is 1 when
     something is wrong with the flow, which is then told as `heddle validate` tells it.
     """
-    from heddle import launch, preparing
-    from heddle.cli.validate import Texts, check, tell_each
+    from heddle import launch
 
     options = launch.RunOptions(
         plugins=plugins,
@@ -89,18 +88,10 @@ def command(
         max_node_attempts=max_node_attempts,
         plugin_timeout=plugin_timeout,
     )
-    installed = launch.install(options)
-    check_format(flow_format, installed.formats)
-    for warning in installed.warnings:
-        click.echo(f"! {fit(warning)}", err=True)
-    supplied = preparing.supply(components, installed)
-    report = check(flow, None, installed, flow_format, supplied)
-    tell_each(flow, report, Texts(flow, flow_format, installed.formats))
-    if not report["valid"]:
+    read = read_flow(flow, options, flow_format, components)
+    if read is None:
         return 1
-    prepared = preparing.load(
-        flow, format=flow_format, installed=installed, supplied=supplied
-    )
+    installed, prepared = read
     from heddle.preview.explanation import explain
     from heddle.preview.limits import Bounds
 

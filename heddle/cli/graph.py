@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from heddle.cli.exits import OutputFailed
-from heddle.cli.inputs import check_format
 from heddle.cli.options import GuessedChoice, debug_option
-from heddle.cli.wording import fit
+from heddle.cli.reading import read_flow
 from heddle.flags import COUNT, components_option, flow_format_option, plugin_options
 
 if TYPE_CHECKING:
@@ -82,25 +81,15 @@ def command(
     that is too wide for the terminal is a list instead. The exit status is 1 when
     something is wrong with the flow, which is then told as `heddle validate` tells it.
     """
-    from heddle import launch, preparing
-    from heddle.cli.validate import Texts, check, tell_each
+    from heddle import launch
 
-    installed = launch.install(
-        launch.RunOptions(
-            plugins=plugins, plugin_config=plugin_config, plugin_env=plugin_env
-        )
+    options = launch.RunOptions(
+        plugins=plugins, plugin_config=plugin_config, plugin_env=plugin_env
     )
-    check_format(flow_format, installed.formats)
-    for warning in installed.warnings:
-        click.echo(f"! {fit(warning)}", err=True)
-    supplied = preparing.supply(components, installed)
-    report = check(flow, None, installed, flow_format, supplied)
-    tell_each(flow, report, Texts(flow, flow_format, installed.formats))
-    if not report["valid"]:
+    read = read_flow(flow, options, flow_format, components)
+    if read is None:
         return 1
-    prepared = preparing.load(
-        flow, format=flow_format, installed=installed, supplied=supplied
-    )
+    installed, prepared = read
     sketch = sketch_of(prepared.plan, installed)
     chosen = picture or BY_EXTENSION.get(Path(output or "").suffix.lower(), "text")
     encoding = "utf-8" if output else getattr(sys.stdout, "encoding", None)

@@ -193,7 +193,7 @@ def load(
         for_programs = how.as_json or frames is not None
         if for_programs or not isinstance(error, DocumentError):
             raise
-        from heddle.cli.validate import refusal
+        from heddle.cli.problems import refusal
 
         raise refusal(error, source.flow, source.format, formats) from error
 

@@ -7,14 +7,14 @@ import keyword
 import re
 import shlex
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import click
 
 from heddle.cli.exits import WrongUsage
-from heddle.cli.init import CannotWrite, make, undo
+from heddle.cli.new_files import NewFile, write_project
 from heddle.cli.options import GuessedChoice, debug_option
 from heddle.cli.wording import line
 
@@ -185,14 +185,8 @@ def command(name: str, kind: str, language: str) -> None:
     }
     names["{test}"] = filled(written.files[-1][1], names)
     refuse_taken(names["{Type}"], names["{module}"] if language == "py" else "")
-    try:
-        files = (*written.files, FLOW) if KINDS[kind].with_flow else written.files
-        write(folder, TEMPLATES / kind, files, names)
-    except OSError as error:
-        raise CannotWrite(
-            f"cannot be written: {error.strerror or error}",
-            where=line(str(error.filename or folder)),
-        ) from error
+    templates = (*written.files, FLOW) if KINDS[kind].with_flow else written.files
+    write_project(folder, files_of(TEMPLATES / kind, templates, names))
     shown = {
         "folder": shlex.quote(line(name)),
         "does": KINDS[kind].does,
@@ -251,35 +245,10 @@ def filled(template: str, names: dict[str, str]) -> str:
     return template
 
 
-def write(
-    folder: Path,
-    templates: Path,
-    files: Iterable[tuple[str, str]],
-    names: dict[str, str],
-) -> None:
-    """Write all files, or none where one is in the way.
-
-    Raises:
-        WrongUsage: The folder is there and not empty.
-        OSError: A file cannot be written; those written before are removed.
-    """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise WrongUsage(
-            "it exists already, and nothing is overwritten",
-            where=line(str(folder)),
-            fix="Choose another name, or remove it first.",
-        )
-    made: list[Path] = []
-    try:
-        make(folder, made)
-        for template, name in files:
-            file = folder / filled(name, names)
-            made.append(file)
-            source = templates / f"{template}.template"
-            text = filled(source.read_text(encoding="utf-8"), names)
-            # "x" refuses a file that appeared since we looked.
-            with file.open("x", encoding="utf-8") as out:
-                out.write(text)
-    except OSError:
-        undo(made)
-        raise
+def files_of(
+    folder: Path, templates: Iterable[tuple[str, str]], names: dict[str, str]
+) -> Iterator[NewFile]:
+    """The files that templates of a folder become, given as template and file name."""
+    for template, name in templates:
+        text = (folder / f"{template}.template").read_text(encoding="utf-8")
+        yield NewFile(filled(name, names), filled(text, names).encode())

@@ -19,7 +19,7 @@ from heddle.cli.drawing.widths import cut
 from heddle.cli.region import flat
 from heddle.cli.run_totals import Name, NodeTotal, ToolTotal, Totals
 from heddle.cli.run_tree import RunTree
-from heddle.cli.telling import STYLES, Marks, Spans, counted, tokens
+from heddle.cli.telling import STYLES, Marks, Spans, counted, work_done
 from heddle.cli.tree_nodes import Phase
 from heddle.cli.wording import seconds
 
@@ -95,12 +95,7 @@ def _headline(tree: RunTree, marks: Marks, *, stopped: bool) -> Spans:
         facts.append("failed")
     else:
         mark, style = marks.done, STYLES["good"]
-    if totals.model_calls:
-        facts.append(counted(totals.model_calls, "model call"))
-    if totals.usage is not None:
-        facts.append(tokens(totals.usage, marks=marks))
-    if totals.tool_calls:
-        facts.append(counted(totals.tool_calls, "tool call"))
+    facts += work_done(totals.model_calls, totals.usage, totals.tool_calls, marks=marks)
     told = f"  {marks.between.join(facts)}"
     return (f"{mark} ", style), (root.label, STYLES["node"]), (told, STYLES["dim"])
 
@@ -128,12 +123,7 @@ def _node(name: str, total: NodeTotal | None, marks: Marks) -> Told:
         facts.append(f"{total.stopped:,} stopped" if ended > 1 else "stopped")
     if total.failures:
         facts.append(f"{total.failures:,} failed" if ended > 1 else "failed")
-    if total.model_calls:
-        facts.append(counted(total.model_calls, "model call"))
-    if total.usage is not None:
-        facts.append(tokens(total.usage, marks=marks))
-    if total.tool_calls:
-        facts.append(counted(total.tool_calls, "tool call"))
+    facts += work_done(total.model_calls, total.usage, total.tool_calls, marks=marks)
     style = STYLES["bad"] if total.failures else STYLES["plain"]
     return Told(name, seconds(total.seconds), marks.between.join(facts), style)
 

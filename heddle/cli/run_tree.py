@@ -448,17 +448,6 @@ def said(event: MessageSaid) -> Spans:
     )
 
 
-def _label(key: Key) -> str:
-    """What to call a node under its parent: ``ask``, ``[2] ask``."""
-    name = line(str(key[-1]), most=NAME_SHOWN)
-    indexes = []
-    for step in reversed(key[:-1]):
-        if not isinstance(step, int):
-            break
-        indexes.append(f"[{step}]")
-    return f"{''.join(reversed(indexes))} {name}" if indexes else name
-
-
 def without_items(place: Key) -> Key:
     """Where the node is that a place is in: ``("each", 2)`` is in ``each``."""
     while place and isinstance(place[-1], int):

@@ -9,7 +9,7 @@ text is fit for a terminal. Pure: no I/O, no clock, and rich only where `as_text
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from heddle.cli.wording import fit, json_line, line, seconds
@@ -147,6 +147,18 @@ def tokens(usage: "Usage", *, marks: Marks = UNICODE) -> str:
 def counted(number: int, one: str) -> str:
     """``1 tool call``, ``3 tool calls``."""
     return f"{number:,} {one}{'' if number == 1 else 's'}"
+
+
+def work_done(
+    model_calls: int, usage: "Usage | None", tool_calls: int, *, marks: Marks = UNICODE
+) -> Iterator[str]:
+    """What a node or a run did, as far as it did anything: ``2 model calls``, …"""
+    if model_calls:
+        yield counted(model_calls, "model call")
+    if usage is not None:
+        yield tokens(usage, marks=marks)
+    if tool_calls:
+        yield counted(tool_calls, "tool call")
 
 
 def as_text(spans: Iterable[tuple[str, str]]) -> "Text":

@@ -27,9 +27,9 @@ from heddle.cli.telling import (
     Marks,
     Spans,
     counted,
-    tokens,
     tool_called,
     tool_returned,
+    work_done,
 )
 from heddle.cli.tree_nodes import Call, Note, Phase, TreeNode
 from heddle.cli.wording import fit, line, seconds
@@ -108,12 +108,7 @@ def node_facts(node: TreeNode, marks: Marks) -> str:
     facts = []
     if node.attempt > 1:
         facts.append(f"attempt {node.attempt}")
-    if node.model_calls:
-        facts.append(counted(node.model_calls, "model call"))
-    if node.usage is not None:
-        facts.append(tokens(node.usage, marks=marks))
-    if node.calls:
-        facts.append(counted(node.calls, "tool call"))
+    facts += work_done(node.model_calls, node.usage, node.calls, marks=marks)
     return marks.between.join(facts)
 
 

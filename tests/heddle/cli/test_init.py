@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from heddle.cli import init
-from heddle.cli.init import FILES, TEMPLATE, make, undo
+from heddle.cli.init import FILES, TEMPLATE
 from tests.heddle.cli.conftest import COMMAND, Heddle, surroundings
 
 
@@ -115,28 +114,6 @@ def test_a_folder_that_cannot_be_made_is_told_and_nothing_is_left(
     assert "File name too long" in done.stderr
     assert "File name too long" in heddle("init", "new/" + "x" * 300).stderr
     assert not (tmp_path / "new").exists()
-
-
-def test_what_was_made_is_removed_again_and_nothing_else(tmp_path: Path) -> None:
-    made: list[Path] = []
-    make(tmp_path / "a" / "b", made)
-    (tmp_path / "a" / "mine").touch()
-    (tmp_path / "a" / "b" / "file").touch()
-    undo([*made, tmp_path / "a" / "b" / "file", tmp_path / "a" / "b" / "never was"])
-    assert [each.name for each in (tmp_path / "a").iterdir()] == ["mine"]
-
-
-def test_a_file_that_appears_meanwhile_is_not_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def make_and_be_overtaken(folder: Path, made: list[Path]) -> None:
-        make(folder, made)
-        (tmp_path / "demo" / "flow.json").write_text("another's")
-
-    monkeypatch.setattr(init, "make", make_and_be_overtaken)
-    with pytest.raises(FileExistsError):
-        init.write(tmp_path / "demo")
-    assert (tmp_path / "demo" / "flow.json").read_text() == "another's"
 
 
 @pytest.mark.parametrize("name", FILES)
