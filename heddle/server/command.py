@@ -193,7 +193,8 @@ def command(
     )
     place = _Place(host, port, socket_path, tls_cert, tls_key)
     load = partial(_load, settings, engine, max_concurrent, place)
-    bind = partial(_bind, place, for_all=auth_token is None)
+    warn = partial(_warn, json=settings.json_logs)
+    bind = partial(_bind, place, warn=warn if auth_token is None else None)
     if workers is None:
         _run_alone(load, bind)
     else:
@@ -229,18 +230,31 @@ def _load(
     return Loaded(settings, options, installed, max_concurrent, supplied), tls
 
 
+def _warn(text: str, *, json: bool) -> None:
+    """Warn before there is a log, in the form that whoever reads it expects."""
+    if json:
+        from heddle.server.logs import DirectLog
+
+        DirectLog(json=True).say("warning", text)
+    else:
+        tell(f"Warning: {text}")
+
+
 def _bind(
-    place: _Place, tls: "ssl.SSLContext | None" = None, *, for_all: bool
+    place: _Place,
+    tls: "ssl.SSLContext | None" = None,
+    *,
+    warn: "Callable[[str], None] | None",
 ) -> "Sequence[Listener]":
-    """Open the port; ``for_all`` is whether whoever reaches it may run flows."""
+    """Open the port. ``warn`` is there where whoever reaches it may run flows."""
     from heddle.server import http
 
     if place.socket_path is not None:
         return [http.bind_path(place.socket_path)]
     listeners = http.bind(place.host, place.port, tls=tls)
-    if for_all and not is_loopback(place.host):
-        tell(
-            f"Warning: {place.host} is reached from other machines, and everybody there "
+    if warn is not None and not is_loopback(place.host):
+        warn(
+            f"{place.host} is reached from other machines, and everybody there "
             f"may run flows here. Set ${TOKEN_VARIABLE}."
         )
     return listeners

@@ -184,6 +184,14 @@ def test_a_server_that_others_reach_without_a_token_warns(tmp_path: Path) -> Non
         assert not any("Warning" in line for line in served.log)
 
 
+def test_who_reads_the_log_as_json_is_warned_in_json(tmp_path: Path) -> None:
+    with server(tmp_path, "--host", "0.0.0.0", "--log-format", "json") as served:
+        warning, listening = (json.loads(line) for line in served.log[:2])
+    assert warning["level"] == "warning"
+    assert warning["event"].startswith("0.0.0.0 is reached from other machines")
+    assert listening["event"] == "listening"
+
+
 def test_a_token_is_asked_for_where_something_is_to_be_had(tmp_path: Path) -> None:
     with server(tmp_path, variables={"HEDDLE_AUTH_TOKEN": "right"}) as served:
         for path in ("/", "/healthz", "/readyz", "/openapi.json"):
