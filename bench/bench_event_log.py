@@ -30,10 +30,10 @@ from heddle.events import (
     TokenDelta,
 )
 from heddle.server.endings import Cancelled, ShownError, Stop
-from heddle.server.event_json import EventEncoder
-from heddle.server.event_log import Batch, EventLog
-from heddle.server.event_reader import Reader
-from heddle.server.pacer import Pacer
+from heddle.server.following.as_json import EventEncoder
+from heddle.server.following.log import Batch, EventLog
+from heddle.server.following.pacer import Pacer
+from heddle.server.following.reader import Reader
 from heddle.server.runs import Runs
 
 EVENTS = 10_000

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from heddle.server.openapi import document
+from heddle.server.routes.openapi import document
 
 OPENING: Final = """\
 # HTTP routes

@@ -12,10 +12,10 @@ from typing import Final
 import msgspec
 import trio
 
-from heddle.server import numbers, run_routes, socket_frames
-from heddle.server.event_log import Batch
-from heddle.server.event_reader import Item, Lagged, Reader
+from heddle.server import numbers
 from heddle.server.failures import failure_response, unknown_run
+from heddle.server.following.log import Batch
+from heddle.server.following.reader import Item, Lagged, Reader
 from heddle.server.http import (
     JSON,
     Answer,
@@ -25,9 +25,11 @@ from heddle.server.http import (
     StreamedResponse,
     Writer,
 )
-from heddle.server.routes import find
+from heddle.server.routes import runs as run_routes
+from heddle.server.routes.table import find
 from heddle.server.service import Service
-from heddle.server.status_board import part_of
+from heddle.server.sockets import frames as socket_frames
+from heddle.server.status.board import part_of
 from heddle.server.workers import END, MORE, pack
 from plugins_host import Fault
 

@@ -14,7 +14,7 @@ import trio
 from msgspec import Struct
 
 from heddle.server.endings import Cancelled, Completed, Ending, Failed, Status, Stop
-from heddle.server.event_log import EventLog
+from heddle.server.following.log import EventLog
 from heddle.server.own_scope import OwnScope
 from plugins_host import Fault
 

@@ -25,19 +25,19 @@ from heddle.installation import Installed
 from heddle.launch import RunOptions
 from heddle.policy_counts import PolicyCounts
 from heddle.remote import RemoteService
-from heddle.server import code
+from heddle.server.code import reading as code
 from heddle.server.egress import Checker, Reach, SubmittedModels
 from heddle.server.endings import Completed, Stop, concealing
+from heddle.server.following.sse import Pulse
 from heddle.server.http import Limits, Listener, Refusal, Request, Server
 from heddle.server.logs import RunLine, ServerLog
 from heddle.server.names import names_of
-from heddle.server.routes import Front
+from heddle.server.routes.table import Front
 from heddle.server.run_folders import open_run_folders
 from heddle.server.run_handle import RunHandle
 from heddle.server.runs import Runs
 from heddle.server.service import Engines, Service
 from heddle.server.settings import Settings
-from heddle.server.sse import Pulse
 from heddle.services import ModelService
 from heddle.spec import NOTHING_SUPPLIED, Supplied
 

@@ -12,18 +12,18 @@ from heddle.launch import Engine
 from heddle.long_work import bounded, briefly, reading
 from heddle.policy_counts import PolicyCounts
 from heddle.preparing import Prepared
-from heddle.server.code_runs import Brought, CodeRun
+from heddle.server.code.running import Brought, CodeRun
 from heddle.server.egress import Checker
 from heddle.server.endings import Conceal
 from heddle.server.flows_root import FlowsRoot
+from heddle.server.following.sse import Pulse
 from heddle.server.http.refusals import Refusal
 from heddle.server.own_scope import OwnScope
 from heddle.server.run_folders import RunFolders
 from heddle.server.run_handle import RunHandle, Work
 from heddle.server.runs import Runs
 from heddle.server.settings import Settings
-from heddle.server.sse import Pulse
-from heddle.server.status_board import Board
+from heddle.server.status.board import Board
 from heddle.server.submissions import Submission, SubmissionReader, Submitted
 from heddle.spec import NOTHING_SUPPLIED, Supplied
 

@@ -18,8 +18,8 @@ from heddle import preparing
 from heddle.installation import Installed
 from heddle.nesting import MAX_DEPTH, too_deep
 from heddle.preparing import Prepared
-from heddle.server.code import read_code
-from heddle.server.code_runs import Brought, bring
+from heddle.server.code.reading import read_code
+from heddle.server.code.running import Brought, bring
 from heddle.server.failures import SubmissionRefused
 from heddle.server.flows_root import FlowsRoot
 from heddle.server.http import Refusal

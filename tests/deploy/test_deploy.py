@@ -8,7 +8,7 @@ import yaml
 
 from heddle.server.command import TOKEN_VARIABLE, command
 from heddle.server.metrics import COUNTERS
-from heddle.server.routes import BY_PATH
+from heddle.server.routes.table import BY_PATH
 from heddle.server.serve import GRACE
 from heddle.server.supervisor import LATE
 

@@ -15,7 +15,9 @@ from markdown_it import MarkdownIt
 
 from docs.printing.__main__ import FOLDER, rendered
 from docs.printing.errors import KINDS, faults
-from heddle.server import socket, socket_frames, status_board
+from heddle.server.sockets import frames as socket_frames
+from heddle.server.sockets import session as socket
+from heddle.server.status import board as status_board
 
 ROOT: Final = Path(__file__).parents[2]
 DOCS: Final = ROOT / "docs"

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from trio.testing import memory_stream_pair
 
 from heddle.server.http import Server
-from heddle.server.routes import Front
+from heddle.server.routes.table import Front
 from heddle.server.serve import open_service
 from tests.fuzz.sockets import LOADED, PATIENCE, RUN, Quiet
 from tests.fuzz.target import Target

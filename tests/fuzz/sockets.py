@@ -12,7 +12,7 @@ from trio.testing import memory_stream_pair, wait_all_tasks_blocked
 from heddle.installation import NOTHING
 from heddle.launch import RunOptions
 from heddle.server.http import Refusal, Request, Server
-from heddle.server.routes import Front
+from heddle.server.routes.table import Front
 from heddle.server.serve import Loaded, open_service
 from heddle.server.settings import Settings
 from tests.fuzz.target import Target, cut

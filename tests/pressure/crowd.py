@@ -30,8 +30,8 @@ from heddle.engine.faults import PolicyFailed, RunTimedOut
 from heddle.engine.walk import Limits
 from heddle.launch import Engine
 from heddle.server.endings import Completed, RunCancelled
-from heddle.server.event_log import Batch
-from heddle.server.event_reader import Reader
+from heddle.server.following.log import Batch
+from heddle.server.following.reader import Reader
 from heddle.server.history import HistoryLimits
 from heddle.server.run_handle import RunHandle
 from heddle.server.runs import Runs

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from heddle.server.code_rules import RULES, check_manifest_rules
+from heddle.server.code.rules import RULES, check_manifest_rules
 from heddle.server.failures import SubmissionRefused
 from plugins_host.manifests.manifest import Kind, Manifest, ToolEntry
 

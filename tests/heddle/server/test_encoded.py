@@ -11,11 +11,11 @@ import trio
 from msgspec import Raw
 
 from heddle.events import TokenDelta
-from heddle.server.encoded import EncodedStream, is_sse, plain_bytes, sse_bytes
 from heddle.server.endings import Completed
-from heddle.server.event_log import EventLog, LogLimits
-from heddle.server.event_reader import Reader
-from heddle.server.sse import COMMENT, HEARTBEAT
+from heddle.server.following.encoded import EncodedStream, is_sse, plain_bytes, sse_bytes
+from heddle.server.following.log import EventLog, LogLimits
+from heddle.server.following.reader import Reader
+from heddle.server.following.sse import COMMENT, HEARTBEAT
 from plugins_host import EncodedFrame, Encoder, HandlerTable, InProcessPlugin
 from tests.heddle.server.serving import STRAIGHT, WAITING, Served, server, sse, write_tools
 

@@ -17,8 +17,8 @@ from heddle.events import (
     Warned,
 )
 from heddle.gentle_json import AT_ONCE
-from heddle.server import event_json
-from heddle.server.event_json import LARGE, EventEncoder
+from heddle.server.following import as_json as event_json
+from heddle.server.following.as_json import LARGE, EventEncoder
 from plugins_host.conversation import Usage
 
 VALUES: st.SearchStrategy[Any] = st.one_of(
@@ -63,7 +63,7 @@ def test_a_large_value_that_stays_is_encoded_once(monkeypatch: Any) -> None:
         encoded.append(value)
         return msgspec.json.encode(value)
 
-    monkeypatch.setattr("heddle.server.event_json._encode", watched)
+    monkeypatch.setattr("heddle.server.following.as_json._encode", watched)
     large = ["x" * LARGE]
     encoder = EventEncoder(str)
     for _ in range(10):

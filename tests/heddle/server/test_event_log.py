@@ -25,7 +25,7 @@ from heddle.events import (
     Warned,
 )
 from heddle.server.endings import Cancelled, Completed, Ended, ShownError, concealing
-from heddle.server.event_log import (
+from heddle.server.following.log import (
     BATCH_BYTES,
     BATCH_EVENTS,
     SHARED_BYTES,
@@ -33,8 +33,8 @@ from heddle.server.event_log import (
     EventLog,
     LogLimits,
 )
-from heddle.server.event_reader import LAG, Item, Lagged, Reader
-from heddle.server.pacer import Pacer
+from heddle.server.following.pacer import Pacer
+from heddle.server.following.reader import LAG, Item, Lagged, Reader
 
 ENDED = Cancelled(ShownError("RunCancelled", "it was cancelled on request"))
 

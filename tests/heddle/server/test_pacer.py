@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from heddle.server.pacer import Pacer
+from heddle.server.following.pacer import Pacer
 
 
 @given(

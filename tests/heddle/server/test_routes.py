@@ -13,8 +13,8 @@ import pytest
 
 from heddle.engine.graph import RESERVED
 from heddle.server.command import command
-from heddle.server.openapi import OPERATIONS
-from heddle.server.routes import ROUTES
+from heddle.server.routes.openapi import OPERATIONS
+from heddle.server.routes.table import ROUTES
 from heddle.server.submissions import OPERATOR_ONLY, snake_case
 from tests.heddle.server.serving import (
     HANDSHAKE,

@@ -27,8 +27,8 @@ from heddle.server.endings import (
     Stop,
     concealing,
 )
-from heddle.server.event_log import Batch
-from heddle.server.event_reader import Reader
+from heddle.server.following.log import Batch
+from heddle.server.following.reader import Reader
 from heddle.server.history import HistoryLimits
 from heddle.server.own_scope import OwnScope
 from heddle.server.run_handle import CancelOutcome, RunHandle

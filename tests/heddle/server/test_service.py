@@ -12,12 +12,12 @@ from trio.testing import MockClock
 from heddle.installation import NOTHING
 from heddle.launch import RunOptions
 from heddle.policy_counts import PolicyCounts
+from heddle.server.following.sse import HEARTBEAT
 from heddle.server.logs import ServerLog
 from heddle.server.metrics import processes
 from heddle.server.numbers import Numbers, plugin_numbers
 from heddle.server.serve import Loaded, open_service
 from heddle.server.settings import Settings
-from heddle.server.sse import HEARTBEAT
 
 
 async def test_silent_streams_are_woken_now_and_then(autojump_clock: MockClock) -> None:

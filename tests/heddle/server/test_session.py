@@ -18,10 +18,12 @@ from trio.testing import (
 from trio_websocket import ConnectionClosed, WebSocketConnection, wrap_client_stream
 
 from heddle.events import TokenDelta
-from heddle.server import socket, socket_input, socket_stream
 from heddle.server.run_handle import RunHandle
 from heddle.server.runs import Runs
 from heddle.server.settings import Settings
+from heddle.server.sockets import input as socket_input
+from heddle.server.sockets import session as socket
+from heddle.server.sockets import stream as socket_stream
 from tests.heddle.server.serving import HANDSHAKE
 from tests.heddle.server.works import PREPARED, Scripted, hang
 

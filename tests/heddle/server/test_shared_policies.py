@@ -17,8 +17,8 @@ from heddle.engine.faults import PolicyFailed, RunTimedOut
 from heddle.engine.walk import Limits
 from heddle.launch import Engine, RunOptions
 from heddle.server.endings import Cancelled, Completed, Status, Stop
-from heddle.server.event_log import Batch
-from heddle.server.event_reader import Reader
+from heddle.server.following.log import Batch
+from heddle.server.following.reader import Reader
 from heddle.server.run_handle import RunHandle
 from heddle.server.runs import Runs
 from tests.heddle.server.works import PREPARED

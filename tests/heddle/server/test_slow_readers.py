@@ -14,10 +14,10 @@ from trio.testing import wait_all_tasks_blocked
 
 from heddle.events import PluginEmitted
 from heddle.server.endings import Cancelled, Completed, Ending, Failed, ShownError
-from heddle.server.event_json import EventEncoder
-from heddle.server.event_log import EventLog
-from heddle.server.event_reader import Lagged, Reader
-from heddle.server.sse import EventStream, Pulse, frame_of, frames
+from heddle.server.following.as_json import EventEncoder
+from heddle.server.following.log import EventLog
+from heddle.server.following.reader import Lagged, Reader
+from heddle.server.following.sse import EventStream, Pulse, frame_of, frames
 from tests.heddle.server.serving import LOOPING, TALKATIVE, server, sse
 
 

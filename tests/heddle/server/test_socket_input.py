@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heddle.server.socket_input import MAX_PIECES, PATIENCE, RATE, Incoming
+from heddle.server.sockets.input import MAX_PIECES, PATIENCE, RATE, Incoming
 
 TEXT, MORE, PING = 0x1, 0x0, 0x9
 

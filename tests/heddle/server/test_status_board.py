@@ -9,14 +9,14 @@ import trio
 from heddle.installation import NOTHING
 from heddle.policy_counts import BUCKETS, PolicyCounts, Tally
 from heddle.server.runs import Runs
-from heddle.server.status_board import (
+from heddle.server.status.board import (
     ENDED_ROWS,
     LIVE_ROWS,
     Board,
     Watcher,
 )
-from heddle.server.status_rows import LONGEST_NAME, percentile, plugin_row
-from heddle.server.status_watch import StatusWatch
+from heddle.server.status.rows import LONGEST_NAME, percentile, plugin_row
+from heddle.server.status.watch import StatusWatch
 from plugins_host import Half, Seam
 from tests.heddle.server.works import PREPARED, Scripted, hang
 

@@ -10,7 +10,7 @@ import pytest
 
 from heddle.client import Client, RunFailed, connect
 from heddle.events import NodeStarted
-from heddle.server.status_page import page as status_page
+from heddle.server.status.page import page as status_page
 from tests.heddle.server.serving import STRAIGHT, Served, server, write_tools
 from tests.support.browser import Browser, Page, browser, program
 from tests.support.flows import end, flow, start, tool

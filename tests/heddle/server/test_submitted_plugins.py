@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from heddle.server.code import MAX_MANIFEST, MAX_PLUGINS, MAX_SOURCE
+from heddle.server.code.reading import MAX_MANIFEST, MAX_PLUGINS, MAX_SOURCE
 from tests.heddle.server.serving import STRAIGHT, Served, server, sse
 from tests.heddle.server.test_socket import connected
 from tests.heddle.server.test_submitted_tools import lives

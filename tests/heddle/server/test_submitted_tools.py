@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from heddle.server.code import MAX_SOURCE, MAX_TOOLS
+from heddle.server.code.reading import MAX_SOURCE, MAX_TOOLS
 from heddle.server.settings import MAX_BODY
 from tests.heddle.server.serving import STRAIGHT, Served, server, sse, write_tools
 from tests.heddle.server.test_socket import connected

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heddle.server.turns import (
+from heddle.server.following.turns import (
     PATIENCE,
     RUN_SHARE,
     SHORTEST_TURN,

@@ -13,7 +13,7 @@ from typing import Final
 
 from heddle.server.http import Request, Response
 
-FILE: Final = Path(__file__).with_name("status_page.html")
+FILE: Final = Path(__file__).with_name("page.html")
 
 _INLINE: Final = re.compile(r"<(style|script)>(.*?)</\1>", re.DOTALL)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import trio
 
-from heddle.server.status_board import EVERY, Board, Watcher
+from heddle.server.status.board import EVERY, Board, Watcher
 
 
 class StatusWatch:

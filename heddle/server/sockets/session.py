@@ -5,7 +5,7 @@
     watching task  pings; the drain of the server
 
 trio-websocket makes the handshake, answers pings and closes. The data frames are ours,
-written to the same stream between its own (`heddle.server.socket_frames`).
+written to the same stream between its own (`heddle.server.sockets.frames`).
 """
 
 from collections import deque
@@ -18,23 +18,23 @@ from msgspec import Raw
 from trio.abc import Stream
 from trio_websocket import ConnectionClosed, WebSocketConnection, wrap_server_stream
 
-from heddle.server import socket_frames
 from heddle.server.endings import ShownError, Stop
-from heddle.server.event_log import Batch
-from heddle.server.event_reader import Lagged, Reader
 from heddle.server.failures import status_of, told, unknown_run
+from heddle.server.following.log import Batch
+from heddle.server.following.reader import Lagged, Reader
 from heddle.server.http import Refusal, Request, Upgrade
 from heddle.server.run_handle import CancelOutcome, RunHandle
 from heddle.server.service import Service
-from heddle.server.socket_handshake import SUBPROTOCOL, check_handshake, check_origin
-from heddle.server.socket_stream import (
+from heddle.server.sockets import frames
+from heddle.server.sockets.handshake import SUBPROTOCOL, check_handshake, check_origin
+from heddle.server.sockets.stream import (
     GOING_AWAY,
     HANDSHAKE,
     NO_ANSWER,
     POLICY_VIOLATION,
     SharedStream,
 )
-from heddle.server.status_watch import StatusWatch
+from heddle.server.status.watch import StatusWatch
 from heddle.server.submissions import Boolean, Number, Text, read_field, read_object
 from heddle.server.tokens import authorise, is_token, unauthorised
 from plugins_host import Fault, one_of
@@ -187,7 +187,7 @@ class Session:
             return True
         refusal = told(unauthorised(), self._service.conceal)
         with trio.move_on_after(HANDSHAKE):
-            await self._stream.send_all(socket_frames.frame(socket_frames.error(refusal)))
+            await self._stream.send_all(frames.frame(frames.error(refusal)))
             await self._socket.aclose(POLICY_VIOLATION, "unauthorized")
         return False
 
@@ -213,7 +213,7 @@ class Session:
                 with suppress(Fault):
                     about["run"] = read_field(fields, "run", Text)[:LONGEST_REF]
             about["status"] = status_of(error)
-            self._say(socket_frames.error(self._shown(error), **about))
+            self._say(frames.error(self._shown(error), **about))
 
     def _fields(self, message: str | bytes) -> dict[str, Raw]:
         if isinstance(message, bytes):
@@ -250,13 +250,13 @@ class Session:
             )
         except Fault as error:
             status = status_of(error)
-            self._say(socket_frames.refused(ref, status, self._shown(error)))
+            self._say(frames.refused(ref, status, self._shown(error)))
             return
         except RecursionError:
             seen = ShownError("bad_request", "the request is nested too deep")
-            self._say(socket_frames.refused(ref, 400, seen))
+            self._say(frames.refused(ref, 400, seen))
             return
-        self._say(socket_frames.plain(type="accepted", ref=ref, run=run.id))
+        self._say(frames.plain(type="accepted", ref=ref, run=run.id))
         if not detached:
             self._own[run.id] = run
             run.when_ended(lambda: self._ended(run.id))
@@ -296,7 +296,7 @@ class Session:
 
     def _ping(self, fields: Mapping[str, Raw]) -> None:
         n = read_field(fields, "n", Number) if "n" in fields else 0
-        self._say(socket_frames.plain(type="pong", n=n))
+        self._say(frames.plain(type="pong", n=n))
 
     def _watched(self, _: Mapping[str, Raw]) -> None:
         if self._watch is not None:
@@ -348,7 +348,7 @@ class Session:
             if self._followed.get(run) is reader:
                 self._unfollow(run)
             told_of = {"about": "subscribe", "run": run, "status": refusal.status}
-            self._say(socket_frames.error(self._shown(refusal), **told_of))
+            self._say(frames.error(self._shown(refusal), **told_of))
 
     def _follow(self, run: RunHandle, start: int) -> None:
         reader = Reader(
@@ -433,10 +433,10 @@ class Session:
         while True:
             # What was said about a run comes before what is read of it.
             if self._outbox:
-                short.append(socket_frames.message(tuple(self._outbox)))
+                short.append(frames.message(tuple(self._outbox)))
                 self._outbox.clear()
             if self._watch is not None and self._watch.due:
-                short.append(socket_frames.frame(self._watch.message()))
+                short.append(frames.frame(self._watch.message()))
             if not self._ready or size >= WRITE_BYTES:
                 break
             part = self._next(self._ready.popleft())
@@ -463,14 +463,14 @@ class Session:
                 return b""
             case Batch() as batch:
                 self._ready.append(reader)
-                return batch.framed(socket_frames.events)
+                return batch.framed(frames.events)
             case Lagged(first=first, last=last):
                 self._ready.append(reader)
-                text = socket_frames.plain(type="lagged", run=run, missed=[first, last])
-                return socket_frames.frame(text)
+                text = frames.plain(type="lagged", run=run, missed=[first, last])
+                return frames.frame(text)
             case ending:
                 self._followed.pop(run).close()
-                return socket_frames.frame(socket_frames.ended(run, ending))
+                return frames.frame(frames.ended(run, ending))
 
     # Watching
 
@@ -478,7 +478,7 @@ class Session:
         """Tell that the server stops, and close once there is nothing left to tell."""
         await self._service.leaving.wait()
         self._leaving = True
-        self._say(socket_frames.plain(type="draining"))
+        self._say(frames.plain(type="draining"))
         # Who watches sees the last run end.
         await self._service.runs.wait_empty()
         self._to_write.set()

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from heddle import __version__
 from heddle.events import EVENT_CONTRACT
-from heddle.server.code import NAME, SUFFIXES, Language
+from heddle.server.code.reading import NAME, SUFFIXES, Language
 from heddle.server.http import ERROR_TYPES
 from heddle.spec import FORMATS
 

@@ -24,7 +24,7 @@ from msgspec import Struct
 from heddle import __version__
 from heddle.server.numbers import Numbers, numbers_of
 from heddle.server.numbers import decode as decode_numbers
-from heddle.server.status_rows import PluginRow, RunRow, plugin_row, policy_row, run_row
+from heddle.server.status.rows import PluginRow, RunRow, plugin_row, policy_row, run_row
 
 if TYPE_CHECKING:
     from heddle.server.service import Service

@@ -3,7 +3,7 @@
     {"tools": [{"name": "add", "interpreter": "python3", "source": "print('{}')"}],
      "plugins": [{"name": "shout", "language": "py", "manifest": {…}, "source": "…"}]}
 
-What may come at all is a table (`heddle.server.code_rules`). Here it is given a shape; what
+What may come at all is a table (`heddle.server.code.rules`). Here it is given a shape; what
 becomes of it on the disk is `heddle.server.run_folders`.
 """
 
@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, TypeVar, get_args
 import msgspec
 from msgspec import Raw, Struct, structs
 
-from heddle.server.code_rules import NO_CODE, check_manifest_rules
+from heddle.server.code.rules import NO_CODE, check_manifest_rules
 from heddle.server.failures import SubmissionRefused
 from heddle.server.http import Refusal
 from heddle.server.pattern_rules import refuse_patterns

@@ -6,10 +6,10 @@ import msgspec
 
 from heddle import __version__
 from heddle.events import EVENT_CONTRACT
-from heddle.server.code import interpreters
+from heddle.server.code.reading import interpreters
 from heddle.server.http import JSON, Answer, Request, Response
 from heddle.server.service import Service
-from heddle.server.status_page import page, wants_page
+from heddle.server.status.page import page, wants_page
 
 _encode: Final = msgspec.json.Encoder().encode
 METRICS: Final = (("Content-Type", "text/plain; version=0.0.4; charset=utf-8"),)
@@ -84,6 +84,6 @@ async def metrics(service: Service, _: Request, __: str) -> Answer:
 
 async def openapi(_: Service, __: Request, ___: str) -> Answer:
     """``GET /openapi.json``: all of this, for programs."""
-    from heddle.server.openapi import document
+    from heddle.server.routes.openapi import document
 
     return Response(200, JSON, document())

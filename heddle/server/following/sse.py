@@ -17,8 +17,8 @@ import msgspec
 import trio
 
 from heddle.server.endings import Cancelled, Completed, Failed
-from heddle.server.event_log import Batch
-from heddle.server.event_reader import Item, Lagged, Reader
+from heddle.server.following.log import Batch
+from heddle.server.following.reader import Item, Lagged, Reader
 from heddle.server.http import HeaderPairs, Writer
 
 HEARTBEAT: Final = 15.0

@@ -7,9 +7,10 @@ import msgspec
 
 from heddle.launch import ToolsMissing
 from heddle.server.endings import Completed, Status, Stop
-from heddle.server.event_log import LIMITS, Batch
-from heddle.server.event_reader import Item, Lagged, Reader
 from heddle.server.failures import failure_response, status_of, told, unknown_run
+from heddle.server.following.log import LIMITS, Batch
+from heddle.server.following.reader import Item, Lagged, Reader
+from heddle.server.following.sse import HEADERS, EventStream
 from heddle.server.http import (
     JSON,
     Answer,
@@ -21,7 +22,6 @@ from heddle.server.http import (
 )
 from heddle.server.run_handle import CancelOutcome, RunHandle, RunSummary
 from heddle.server.service import Service
-from heddle.server.sse import HEADERS, EventStream
 from heddle.spec import DocumentError, Problem
 from plugins_host import Fault, one_of
 
@@ -144,7 +144,7 @@ def _encoded(
     service: Service, run: RunHandle, encoder: "Encoder", reader: Reader, item: Item
 ) -> Answer:
     """The same as an encoder renders it. When that fails the run goes on by itself."""
-    from heddle.server.encoded import EncodedStream, headers_of
+    from heddle.server.following.encoded import EncodedStream, headers_of
 
     stream = EncodedStream(
         encoder,

@@ -20,7 +20,7 @@ from heddle.installation import (
 )
 from heddle.launch import Engine
 from heddle.preparing import Prepared
-from heddle.server.code import SUFFIXES, Code, command_of
+from heddle.server.code.reading import SUFFIXES, Code, command_of
 from heddle.server.failures import SubmissionRefused
 from heddle.server.run_folders import RunFolder, RunFolders
 from heddle.server.run_handle import AtNode, Work

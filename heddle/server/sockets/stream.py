@@ -1,7 +1,7 @@
 """The stream under a socket: whole frames of two that write to it, and a patient reader.
 
 trio-websocket writes its own frames, as pongs and closes, and the session (see
-`heddle.server.socket`) those with data. Neither cuts into what the other sends.
+`heddle.server.sockets.session`) those with data. Neither cuts into what the other sends.
 """
 
 from contextlib import suppress
@@ -11,9 +11,9 @@ import trio
 from trio.abc import Stream
 from trio_websocket import WebSocketConnection
 
-from heddle.server import socket_frames
 from heddle.server.http import UpgradedStream
-from heddle.server.socket_input import MAX_PIECES, Incoming
+from heddle.server.sockets import frames
+from heddle.server.sockets.input import MAX_PIECES, Incoming
 
 HANDSHAKE: Final = 10.0
 """Seconds until a client must have said who it is, and until it takes a last word."""
@@ -62,7 +62,7 @@ class SharedStream(Stream):
         try:
             if self._over:
                 raise trio.BrokenResourceError
-            self._over = data[:1] == socket_frames.CLOSING
+            self._over = data[:1] == frames.CLOSING
             await self._stream.send_all(data)
         finally:
             self._turn.release()
@@ -93,7 +93,7 @@ class SharedStream(Stream):
             trio.move_on_after(HANDSHAKE),
             suppress(trio.BrokenResourceError, trio.ClosedResourceError),
         ):
-            await self.send_all(socket_frames.close(code, reason))
+            await self.send_all(frames.close(code, reason))
         self._over = True
 
     async def end_broken(self) -> None:

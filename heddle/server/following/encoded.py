@@ -16,10 +16,10 @@ import msgspec
 import trio
 
 from heddle.server.endings import Cancelled, Completed, Conceal, Failed, ShownError, shown
-from heddle.server.event_log import Batch
-from heddle.server.event_reader import Item, Lagged, Reader
+from heddle.server.following.log import Batch
+from heddle.server.following.reader import Item, Lagged, Reader
+from heddle.server.following.sse import COMMENT, HEADERS, HEARTBEAT
 from heddle.server.http import HeaderPairs, Writer
-from heddle.server.sse import COMMENT, HEADERS, HEARTBEAT
 from plugins_host import EncodedFrame, Encoder, Fault, encode_all
 
 SSE: Final = "text/event-stream"

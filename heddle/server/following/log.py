@@ -6,7 +6,7 @@
 Events are numbered from 1 without holes. They are kept as they were reported until the
 first reader wants them, many have come together or the run ends; then each is encoded,
 once for all readers. Beyond the limits the oldest are dropped, and `EventLog.first` says
-so to whoever comes late. Readers (`heddle.server.event_reader`) are positions in the
+so to whoever comes late. Readers (`heddle.server.following.reader`) are positions in the
 log, so one that stands still costs nothing but its position.
 """
 
@@ -17,8 +17,8 @@ from msgspec import Raw, Struct
 
 from heddle.events import Event
 from heddle.server.endings import Completed, Conceal, Ending
-from heddle.server.event_json import LARGE, EventEncoder, Known
-from heddle.server.turns import Pace, Turns
+from heddle.server.following.as_json import LARGE, EventEncoder, Known
+from heddle.server.following.turns import Pace, Turns
 
 MAX_PENDING: Final = 64
 """Events kept as reported. They hold on to the run's values, whose size nobody knows

@@ -11,7 +11,6 @@ from typing import Final, TypeAlias, cast
 
 from msgspec import Struct
 
-from heddle.server import run_routes, status_routes
 from heddle.server.failures import failure_response
 from heddle.server.http import (
     Answer,
@@ -22,6 +21,7 @@ from heddle.server.http import (
     StreamedResponse,
 )
 from heddle.server.names import Names
+from heddle.server.routes import about, runs
 from heddle.server.service import Service
 from heddle.server.tokens import authorise
 from plugins_host import Fault
@@ -43,24 +43,24 @@ class Route(Struct, frozen=True):
 
 async def _stream(service: Service, request: Request, _: str) -> Answer:
     """``GET /v1/stream``: a socket for many runs."""
-    from heddle.server.socket import open_socket
+    from heddle.server.sockets.session import open_socket
 
     return open_socket(service, request)
 
 
 ROUTES: Final = (
-    Route("GET", "/", status_routes.index, open=True),
-    Route("GET", "/healthz", status_routes.healthy, open=True),
-    Route("GET", "/readyz", status_routes.ready, open=True),
-    Route("GET", "/openapi.json", status_routes.openapi, open=True),
-    Route("GET", "/metrics", status_routes.metrics),
-    Route("GET", "/v1/capabilities", status_routes.capabilities),
-    Route("POST", "/v1/validate", run_routes.validate),
-    Route("POST", "/v1/runs", run_routes.start_run),
-    Route("GET", "/v1/runs", run_routes.list_runs),
-    Route("GET", "/v1/runs/{id}", run_routes.show_run),
-    Route("DELETE", "/v1/runs/{id}", run_routes.cancel_run),
-    Route("GET", "/v1/runs/{id}/events", run_routes.follow_run),
+    Route("GET", "/", about.index, open=True),
+    Route("GET", "/healthz", about.healthy, open=True),
+    Route("GET", "/readyz", about.ready, open=True),
+    Route("GET", "/openapi.json", about.openapi, open=True),
+    Route("GET", "/metrics", about.metrics),
+    Route("GET", "/v1/capabilities", about.capabilities),
+    Route("POST", "/v1/validate", runs.validate),
+    Route("POST", "/v1/runs", runs.start_run),
+    Route("GET", "/v1/runs", runs.list_runs),
+    Route("GET", "/v1/runs/{id}", runs.show_run),
+    Route("DELETE", "/v1/runs/{id}", runs.cancel_run),
+    Route("GET", "/v1/runs/{id}/events", runs.follow_run),
     # Who they are may be said in the first message: a browser can't set headers here.
     Route("GET", "/v1/stream", _stream, open=True),
 )
@@ -79,7 +79,7 @@ BY_PATH: Final[Mapping[str, Mapping[str, Route]]] = {
 _RUNS: Final = "/v1/runs/"
 PREFLIGHT_SECONDS: Final = 600
 ALLOWED_HEADERS: Final = "Authorization, Content-Type, Last-Event-ID, X-Request-ID"
-SHOWN_HEADERS: Final = f"{run_routes.RUN_HEADER}, Location, Retry-After, X-Request-ID"
+SHOWN_HEADERS: Final = f"{runs.RUN_HEADER}, Location, Retry-After, X-Request-ID"
 
 
 class Front:

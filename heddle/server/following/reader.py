@@ -32,7 +32,7 @@ from trio.lowlevel import (
 )
 
 from heddle.server.endings import Ended
-from heddle.server.event_log import Batch, EventLog, LogLimits
+from heddle.server.following.log import Batch, EventLog, LogLimits
 
 _NUDGE: Final = object()
 

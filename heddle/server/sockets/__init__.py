@@ -1,0 +1,11 @@
+"""The WebSocket ``GET /v1/stream``: many runs on one connection.
+
+    session    what one client asks for, and what it is told: three tasks
+    frames     what is sent: JSON objects in text frames (RFC 6455)
+    input      what comes in, measured: how many pieces, and how slowly
+    stream     the stream under a socket, which two write to
+    handshake  whether a request may have a socket at all
+
+What clients send and are sent is on docs/reference/websocket.md. Modules are imported
+directly: the library is loaded for the first socket, and not before.
+"""
