@@ -10,8 +10,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.bytecode import keep_bytecode, share_rewriting
+from tests.support.signals import hear_signals
 
 keep_bytecode()
+hear_signals()
 
 _EXAMPLES = {"quick": 40, "thorough": 400}
 
