@@ -11,7 +11,7 @@ import msgspec
 
 from heddle.engine.conventions import HTTP_RESPONSE, RESPONSE
 from heddle.engine.faults import OutputMismatch
-from heddle.engine.http_request import HttpAnswer
+from heddle.engine.requests.request import HttpAnswer
 from heddle.engine.signatures import Properties
 from heddle.engine.state import State, declared_outputs, output_value
 

@@ -11,13 +11,13 @@ from typing import Final
 from msgspec import Struct
 
 from heddle.engine.agents import members_of, plain_agent, team_tool_names, tools_of
-from heddle.engine.compiling import compile_graphs
+from heddle.engine.compiling.flows import compile_graphs
+from heddle.engine.compiling.http_flaws import request_problems
+from heddle.engine.compiling.refused_tools import tool_problems, toolbox_problems
 from heddle.engine.graph import Graph, GraphNode, wrong_kind
-from heddle.engine.http_flaws import request_problems
 from heddle.engine.lone import as_flow
 from heddle.engine.nodes import RUNNING_FLOWS, WORK
 from heddle.engine.plugin_calls import LLM_CONFIG
-from heddle.engine.refused_tools import tool_problems, toolbox_problems
 from heddle.engine.signatures import flows_in, typed
 from heddle.engine.state import Glance, glance_at
 from heddle.engine.summaries import measure_problems

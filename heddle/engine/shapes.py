@@ -156,7 +156,7 @@ def _tool(node: ToolNode, flow: Flow) -> Shape:
 
 
 def _api(node: ApiNode, flow: Flow) -> Shape:
-    from heddle.engine.http_request import needed
+    from heddle.engine.requests.request import needed
 
     declared = first_declared(node.inputs)
     outputs = first_declared(node.outputs)

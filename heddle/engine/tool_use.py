@@ -9,8 +9,8 @@ from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from heddle.engine.faults import NodeFault
 from heddle.engine.http_answer import shape_answer
-from heddle.engine.http_request import HttpAnswer, RequestTemplate
 from heddle.engine.plugin_calls import ToolServices
+from heddle.engine.requests.request import HttpAnswer, RequestTemplate
 from heddle.engine.retries import Retries, failure_of
 from heddle.engine.signatures import Properties, first_declared
 from heddle.engine.tool_servers import (

@@ -14,8 +14,8 @@ from msgspec import Struct
 
 from heddle.engine.faults import NodeFailed, NoWayOn, SubflowFailed
 from heddle.engine.graph import GraphNode
-from heddle.engine.http_request import HttpAnswer, HttpRequest
 from heddle.engine.questions import Person
+from heddle.engine.requests.request import HttpAnswer, HttpRequest
 from heddle.engine.state import State
 from heddle.engine.walk import Limits
 from heddle.events import Event, MessageSaid, TokenDelta, TokensDiscarded, Warned

@@ -17,7 +17,7 @@ import trio
 from msgspec import Struct
 
 from heddle import __version__
-from heddle.engine.http_request import HttpAnswer, HttpRequest
+from heddle.engine.requests.request import HttpAnswer, HttpRequest
 from heddle.http import BadHttp, ConnectFailed, Connection, ConnectionBroken, Pool
 from heddle.models.complaints import (
     error_codes,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from heddle.engine.http_request import HttpAnswer, HttpRequest
+from heddle.engine.requests.request import HttpAnswer, HttpRequest
 from heddle.engine.retries import JITTER, Retries, failure_of
 from heddle.remote.errors import RemoteError
 from heddle.spec import RetryPolicy

@@ -13,9 +13,9 @@ from weakref import ref
 
 from msgspec import Struct
 
-from heddle.engine.http_request import RequestTemplate
-from heddle.engine.http_urls import origin_of_url
 from heddle.engine.plan import Plan
+from heddle.engine.requests.request import RequestTemplate
+from heddle.engine.requests.urls import origin_of_url
 from heddle.server.failures import SubmissionRefused
 from heddle.server.pattern_rules import refuse_patterns
 from heddle.server.submissions import Submitted

@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from heddle.engine.http_request import RequestRefused, RequestTemplate
-from heddle.engine.http_urls import PORTS
+from heddle.engine.requests.request import RequestRefused, RequestTemplate
+from heddle.engine.requests.urls import PORTS
 from heddle.spec import (
     ApiNode,
     Effort,

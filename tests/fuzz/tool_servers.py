@@ -8,7 +8,7 @@ import msgspec
 
 from heddle.engine.faults import OutputMismatch
 from heddle.engine.http_answer import shape_answer
-from heddle.engine.http_request import HttpAnswer
+from heddle.engine.requests.request import HttpAnswer
 from heddle.engine.tool_calls import argument_faults
 from heddle.engine.tool_servers import (
     Offered,

@@ -4,7 +4,7 @@ from typing import Final, cast
 
 from heddle.engine.graph import Graph, GraphNode
 from heddle.engine.http_answer import shape_answer
-from heddle.engine.http_request import RequestTemplate
+from heddle.engine.requests.request import RequestTemplate
 from heddle.engine.state import State
 from heddle.engine.tool_use import send
 from heddle.engine.work import NodeContext, Result, Waiting

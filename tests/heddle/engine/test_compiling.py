@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from heddle.engine.compiling import compile_graphs
+from heddle.engine.compiling.flows import compile_graphs
 from heddle.engine.graph import Graph
 from heddle.engine.plan import make_plan
 from heddle.spec import DocumentError, read_document

@@ -8,7 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heddle.engine.http_request import HttpRequest, RequestRefused, RequestTemplate, needed
+from heddle.engine.requests.request import (
+    HttpRequest,
+    RequestRefused,
+    RequestTemplate,
+    needed,
+)
 from heddle.spec import ApiNode
 
 

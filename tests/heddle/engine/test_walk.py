@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heddle.engine.compiling import compile_graphs
+from heddle.engine.compiling.flows import compile_graphs
 from heddle.engine.faults import LimitReached, NoWayOn
 from heddle.engine.graph import Graph, GraphNode
 from heddle.engine.walk import (

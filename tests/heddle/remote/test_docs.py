@@ -4,8 +4,8 @@ import json
 import re
 from pathlib import Path
 
-from heddle.engine.http_request import RequestTemplate
 from heddle.engine.plan import make_plan
+from heddle.engine.requests.request import RequestTemplate
 from heddle.engine.retries import MAX_RETRY_AFTER
 from heddle.remote.client import MAX_ANSWER
 from heddle.spec import ApiNode, RetryPolicy, read_document

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import trio
 
-from heddle.engine.http_request import HttpAnswer, HttpRequest
+from heddle.engine.requests.request import HttpAnswer, HttpRequest
 from heddle.remote import (
     RemoteError,
     RemoteProtocolError,

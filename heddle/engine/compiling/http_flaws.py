@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from heddle.engine.agents import members_of, tools_of
-from heddle.engine.http_request import Described, RequestTemplate
+from heddle.engine.requests.request import Described, RequestTemplate
 from heddle.spec import (
     AgentNode,
     ApiNode,

@@ -7,10 +7,10 @@ fails in its third node has done half of its work for nothing.
 from collections.abc import Iterator
 from typing import Final
 
+from heddle.engine.compiling.http_flaws import request_problems
 from heddle.engine.graph import wrong_kind
-from heddle.engine.http_flaws import request_problems
-from heddle.engine.http_headers import header_flaw
-from heddle.engine.http_urls import origin_of_url
+from heddle.engine.requests.headers import header_flaw
+from heddle.engine.requests.urls import origin_of_url
 from heddle.engine.tool_use import USERS
 from heddle.spec import (
     BuiltinTool,

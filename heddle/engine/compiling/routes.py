@@ -6,8 +6,8 @@ to, and ways that end before an EndNode.
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from heddle.engine.compiling.findings import Findings
 from heddle.engine.conventions import NEXT
-from heddle.engine.findings import Findings
 from heddle.engine.shapes import Shape
 from heddle.spec import Component, ControlFlowEdge, EndNode, Flow, StartNode
 from plugins_host import nearest, one_of

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from heddle.engine.findings import Findings
+from heddle.engine.compiling.findings import Findings
 from heddle.engine.graph import Feed
 from heddle.engine.shapes import SHAPES, Shape
 from heddle.engine.signatures import Properties, type_text, typed

@@ -18,14 +18,14 @@ import msgspec
 from msgspec import Struct
 
 from heddle.engine.faults import NodeFault
-from heddle.engine.http_headers import (
+from heddle.engine.requests.headers import (
     header_flaw,
     method_flaw,
     name_flaw,
     shortened,
     value_flaw,
 )
-from heddle.engine.http_urls import (
+from heddle.engine.requests.urls import (
     CONTROL,
     NO_HOST,
     USERINFO,

@@ -9,14 +9,14 @@ from typing import Any, Final
 import msgspec
 
 from heddle.engine.agents import members_of, prompts_of
-from heddle.engine.declaring import declaration_problems
-from heddle.engine.feeds import Feeding
-from heddle.engine.findings import Findings
+from heddle.engine.compiling.declaring import declaration_problems
+from heddle.engine.compiling.feeds import Feeding
+from heddle.engine.compiling.findings import Findings
+from heddle.engine.compiling.http_flaws import request_warnings
+from heddle.engine.compiling.inside import problems_inside
+from heddle.engine.compiling.retry_flaws import retry_warnings
+from heddle.engine.compiling.routes import Routes
 from heddle.engine.graph import CHAT_HISTORY, RESERVED, Feed, Graph, GraphNode, wrong_kind
-from heddle.engine.http_flaws import request_warnings
-from heddle.engine.inside import problems_inside
-from heddle.engine.retry_flaws import retry_warnings
-from heddle.engine.routes import Routes
 from heddle.engine.shapes import UNKNOWN, Shape, shape_of
 from heddle.engine.signatures import end_outputs, flows_in, start_inputs, typed
 from heddle.spec import (
