@@ -16,6 +16,7 @@ from markdown_it import MarkdownIt
 from docs.printing.__main__ import FOLDER, rendered
 from docs.printing.errors import KINDS, faults
 from heddle.server.sockets import frames as socket_frames
+from heddle.server.sockets import outgoing
 from heddle.server.sockets import session as socket
 from heddle.server.status import board as status_board
 
@@ -129,11 +130,11 @@ def test_every_message_of_the_socket_is_on_its_page() -> None:
     ]
     assert rows[0] == {*socket._ACTS, "auth"}
     sources = "".join(
-        inspect.getsource(each) for each in (socket, socket_frames, status_board)
+        inspect.getsource(each) for each in (socket, outgoing, socket_frames, status_board)
     )
     said = set(re.findall(r"""\btype"?[=:]\s?"(\w+)\"""", sources))
     assert rows[1] == said - {"auth"}
-    for number in (socket.MAX_FOLLOWED, socket.MAX_UNREAD):
+    for number in (socket.MAX_FOLLOWED, outgoing.MAX_UNREAD):
         assert f"{number:,}" in bounds
 
 

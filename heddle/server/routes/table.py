@@ -43,7 +43,7 @@ class Route(Struct, frozen=True):
 
 async def _stream(service: Service, request: Request, _: str) -> Answer:
     """``GET /v1/stream``: a socket for many runs."""
-    from heddle.server.sockets.session import open_socket
+    from heddle.server.sockets.opening import open_socket
 
     return open_socket(service, request)
 

@@ -22,6 +22,7 @@ from heddle.server.run_handle import RunHandle
 from heddle.server.runs import Runs
 from heddle.server.settings import Settings
 from heddle.server.sockets import input as socket_input
+from heddle.server.sockets import opening, outgoing
 from heddle.server.sockets import session as socket
 from heddle.server.sockets import stream as socket_stream
 from tests.heddle.server.serving import HANDSHAKE
@@ -80,7 +81,7 @@ async def served(
 
         async def serve() -> None:
             shared = socket_stream.SharedStream(stream)
-            await socket._serve(service, shared, known=token is None)
+            await opening.serve_socket(service, shared, known=token is None)
             found.ended.set()
 
         nursery.start_soon(serve)
@@ -178,7 +179,7 @@ async def test_who_answers_no_ping_is_gone_and_its_runs_end(
         await wait_all_tasks_blocked()
         assert found.runs.active == 1
         await found.ended.wait()
-        assert trio.current_time() == 2 * socket.PING_EVERY
+        assert trio.current_time() == 2 * opening.PING_EVERY
         await found.runs.wait_empty()
         await found.close()
         data = bytes(await found.client.receive_some())
@@ -237,14 +238,14 @@ async def test_who_pings_without_end_and_never_reads_is_not_listened_to() -> Non
 
         nursery.start_soon(flood)
         await wait_all_tasks_blocked()
-        assert sent <= 2 * socket.ENVELOPE / 6
+        assert sent <= 2 * opening.ENVELOPE / 6
         nursery.cancel_scope.cancel()
 
 
 async def test_who_asks_and_never_reads_is_not_listened_to(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(socket, "MAX_UNREAD", 4)
+    monkeypatch.setattr(outgoing, "MAX_UNREAD", 4)
     async with served(lockstep_stream_pair) as found, trio.open_nursery() as nursery:
         await found.client.send_all(OPENING)
         answer = b""
@@ -301,7 +302,7 @@ async def test_short_messages_share_a_write_and_a_long_one_has_its_own() -> None
             await wait_all_tasks_blocked()
             return [each.count(b'"type":"event"') for each in writes]
 
-        long = 2 * socket.ALONE_BYTES
+        long = 2 * outgoing.ALONE_BYTES
         assert await written(10, 10, 10) == [3]
         assert await written(10, long, 10) == [1, 1, 1]
         assert await written(10, 10, long) == [2, 1]
