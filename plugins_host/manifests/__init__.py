@@ -2,6 +2,7 @@
 
     manifest   the types: `Manifest` and a struct for each kind of component
     reading    JSON in, a `Manifest` out, or everything that is wrong with it
+    fields     the fields of an object, each by its type; what is wrong gathers here
     schemas    the schemas of tools: bounded, of objects, JSON Schema
     paths      files in the plugin's folder, places in a workspace
     problems   all that is wrong, in one error

@@ -6,17 +6,22 @@ folder) is checked here by name. Starts nothing.
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from msgspec import Struct
-from msgspec.structs import FieldInfo, fields
 
-from plugins_host.faults import nearest, one_of
+from plugins_host.faults import one_of
 from plugins_host.json_faults import json_flaw
 from plugins_host.json_schemas import schema_problem
+from plugins_host.manifests.fields import (
+    KIND_FIELDS,
+    MANIFEST_FIELDS,
+    FieldReading,
+    known_fields,
+    missing,
+)
 from plugins_host.manifests.manifest import (
     KINDS,
     Component,
@@ -30,7 +35,7 @@ from plugins_host.manifests.manifest import (
 from plugins_host.manifests.paths import ManifestPaths
 from plugins_host.manifests.problems import ManifestError, ManifestProblem
 from plugins_host.manifests.schemas import find_schema_problem
-from plugins_host.manifests.words import enum_in, kind_of, shown, wanted
+from plugins_host.manifests.words import kind_of, shown
 from plugins_host.near_files import near_file
 from plugins_host.seams import SEAMS, Half, Seam, SubscriptionError, read_subscription
 
@@ -42,21 +47,6 @@ MAX_FILES: Final = 64
 
 _TYPE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PROTOCOL_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]*")
-
-_NOT_FIELDS: Final = frozenset({"warnings"})
-
-
-def _known(struct: type[Struct]) -> dict[str, FieldInfo]:
-    """The fields of a struct by their names in the JSON."""
-    return {
-        info.encode_name: info
-        for info in fields(struct)
-        if info.encode_name not in _NOT_FIELDS
-    }
-
-
-_MANIFEST_FIELDS: Final = _known(Manifest)
-_KIND_FIELDS: Final = {kind: _known(struct) for kind, struct in KINDS.items()}
 
 
 def read_manifest(path: Path, *, builtin_types: Collection[str] = ()) -> Manifest:
@@ -137,44 +127,48 @@ def check_manifest(
 
 
 class _Reading:
-    """One reading of one manifest: what is wrong and what is odd gathers here."""
+    """One reading of one manifest."""
 
     def __init__(
         self, folder: Path, builtin_types: frozenset[str], *, provides: bool
     ) -> None:
         self._provides = provides
-        self.problems: list[ManifestProblem] = []
-        self._unknown: list[str] = []
-        self._paths = ManifestPaths(folder, self._refuse)
+        self._read = FieldReading()
+        self._paths = ManifestPaths(folder, self._read.refuse)
         self._builtin_types = builtin_types
+
+    @property
+    def problems(self) -> list[ManifestProblem]:
+        """What is wrong so far."""
+        return self._read.problems
 
     def manifest(self, raw: object) -> Manifest | None:
         """The manifest, or None when there are problems."""
         if not isinstance(raw, Mapping):
-            self._refuse("", f"it is {kind_of(raw)}", "A manifest is a JSON object.")
+            self._read.refuse("", f"it is {kind_of(raw)}", "A manifest is a JSON object.")
             return None
-        self._note_unknown(raw, "$", _MANIFEST_FIELDS)
+        self._read.note_unknown(raw, "$", MANIFEST_FIELDS)
         own = {
             name: info
-            for name, info in _MANIFEST_FIELDS.items()
+            for name, info in MANIFEST_FIELDS.items()
             if name not in {"components", "tools", "files"}
         }
-        values = self._fields(raw, "$", own)
+        values = self._read.values(raw, "$", own)
         components = self._components(raw.get("components", []))
         tools = self._tools(raw.get("tools", []))
         files = self._files(raw.get("files", []))
         provided = ("components", "tools", "discoverTools")
         if not self._provides and not any(raw.get(name) for name in provided):
-            what = _missing("this plugin provides nothing", raw, *provided)
-            self._refuse("$", what, _PROVIDE)
-        if self.problems:
+            what = missing("this plugin provides nothing", raw, *provided)
+            self._read.refuse("$", what, _PROVIDE)
+        if self._read.problems:
             return None
         return Manifest(
             **values,
             components=components,
             tools=tools,
             files=files,
-            warnings=self._warnings(),
+            warnings=self._read.warnings(),
         )
 
     # --- components --------------------------------------------------------------------
@@ -183,12 +177,12 @@ class _Reading:
         seen: dict[str, str] = {}
         protocols: dict[str, str] = {}
         found = []
-        for path, each in self._items(raw, "$.components"):
+        for path, each in self._read.items(raw, "$.components"):
             component = self._component(each, path)
             if isinstance(component, EncoderComponent):
                 first = protocols.setdefault(component.protocol, path)
                 if first != path:
-                    self._refuse(
+                    self._read.refuse(
                         f"{path}.protocol",
                         f"{component.protocol!r} is the protocol of {first} already",
                         "Give each encoder a protocol of its own.",
@@ -196,7 +190,7 @@ class _Reading:
                     )
             name = each.get("componentType")
             if isinstance(name, str) and name in seen:
-                self._refuse(
+                self._read.refuse(
                     f"{path}.componentType",
                     f"{name!r} is declared twice, first at {seen[name]}",
                     "Give each component a type of its own.",
@@ -216,33 +210,33 @@ class _Reading:
             self._check_type_name(name, f"{path}.componentType", component)
         if kind is None:
             return None
-        known = _KIND_FIELDS[kind]
+        known = KIND_FIELDS[kind]
         for key in raw:
-            readers = [other.value for other in Kind if key in _KIND_FIELDS[other]]
+            readers = [other.value for other in Kind if key in KIND_FIELDS[other]]
             if key not in known and key != "kind" and readers:
-                self._refuse(
+                self._read.refuse(
                     f"{path}.{key}",
                     f"{key!r} is never read on a component of kind {kind.value!r}",
                     f"Remove it, or set 'kind' to one that reads it: {', '.join(readers)}.",
                     component,
                 )
-        every = {key for each in _KIND_FIELDS.values() for key in each}
-        self._note_unknown(raw, path, {**known, "kind": None}, but=every)
-        before = len(self.problems)
-        values = self._fields(raw, path, known, component)
+        every = {key for each in KIND_FIELDS.values() for key in each}
+        self._read.note_unknown(raw, path, {**known, "kind": None}, but=every)
+        before = len(self._read.problems)
+        values = self._read.values(raw, path, known, component)
         if kind is Kind.MIDDLEWARE and "seams" in raw:
             values["seams"] = self._seams(raw["seams"], f"{path}.seams", component)
         if kind is Kind.ENCODER:
             self._check_encoder(values, path, component)
         if isinstance(values.get("schema"), dict):
             self._check_schema(values["schema"], f"{path}.schema", component)
-        return KINDS[kind](**values) if len(self.problems) == before else None
+        return KINDS[kind](**values) if len(self._read.problems) == before else None
 
     def _kind(self, raw: Mapping[str, Any], path: str, component: str) -> Kind | None:
         written = raw.get("kind", Kind.NODE.value)
         if isinstance(written, str) and written in set(Kind):
             return Kind(written)
-        self._refuse(
+        self._read.refuse(
             f"{path}.kind",
             f"{shown(written)} is not a kind of component",
             one_of(str(written), [each.value for each in Kind]),
@@ -252,14 +246,14 @@ class _Reading:
 
     def _check_type_name(self, name: str, path: str, component: str) -> None:
         if not _TYPE_NAME.fullmatch(name):
-            self._refuse(
+            self._read.refuse(
                 path,
                 f"{shown(name)} is not the name of a component type",
                 "Use letters, digits and underscores, and no digit first.",
                 component,
             )
         elif name in self._builtin_types:
-            self._refuse(
+            self._read.refuse(
                 path,
                 f"{name!r} is a component type that Agent Spec ships",
                 "Give the component a name of its own.",
@@ -279,7 +273,7 @@ class _Reading:
             found.update(read)
             known = set(halves) if isinstance(halves, list) and read else set()
             if known and len(known) != len(halves):
-                self._refuse(
+                self._read.refuse(
                     f"{path}.{name}", "a half is written twice", "Name it once.", component
                 )
         return found
@@ -294,20 +288,20 @@ class _Reading:
             listed = ", ".join(SEAMS)
             if error.where == path and "is not a seam" in error.what and listed not in fix:
                 fix = f"{fix} heddle has: {listed}."
-            self._refuse(error.where, error.what, fix, component)
+            self._read.refuse(error.where, error.what, fix, component)
             return {}
 
     def _check_encoder(self, values: Mapping[str, Any], path: str, component: str) -> None:
         protocol = values.get("protocol")
         if protocol == "heddle":
-            self._refuse(
+            self._read.refuse(
                 f"{path}.protocol",
                 "'heddle' is the protocol that heddle speaks itself",
                 "Name yours differently.",
                 component,
             )
         elif isinstance(protocol, str) and not _PROTOCOL_NAME.fullmatch(protocol):
-            self._refuse(
+            self._read.refuse(
                 f"{path}.protocol",
                 f"{shown(protocol)} is not the name of a protocol",
                 "Use small letters, digits and '-', and no '-' first.",
@@ -315,26 +309,37 @@ class _Reading:
             )
         content_type = values.get("content_type")
         if isinstance(content_type, str) and not content_type.isprintable():
-            self._refuse(
+            self._read.refuse(
                 f"{path}.contentType",
                 f"{shown(content_type)} is not a content type",
                 "Write it like text/event-stream.",
                 component,
             )
 
+    def _check_schema(self, schema: dict[str, Any], path: str, component: str) -> None:
+        problem = schema_problem(schema)
+        if problem is not None:
+            where, what = problem
+            self._read.refuse(
+                f"{path}{where}",
+                f"this is no JSON Schema: {what}",
+                "Correct it.",
+                component,
+            )
+
     # --- tools and files ---------------------------------------------------------------
 
     def _tools(self, raw: object) -> tuple[ToolEntry, ...]:
-        known = _known(ToolEntry)
+        known = known_fields(ToolEntry)
         seen: dict[str, str] = {}
         found = []
-        for path, each in self._items(raw, "$.tools"):
-            self._note_unknown(each, path, known)
-            before = len(self.problems)
-            values = self._fields(each, path, known)
+        for path, each in self._read.items(raw, "$.tools"):
+            self._read.note_unknown(each, path, known)
+            before = len(self._read.problems)
+            values = self._read.values(each, path, known)
             name = values.get("name")
             if isinstance(name, str) and name in seen:
-                self._refuse(
+                self._read.refuse(
                     f"{path}.name",
                     f"there are two tools {name!r}, the first at {seen[name]}",
                     "Give each tool a name of its own.",
@@ -344,7 +349,7 @@ class _Reading:
             given = [key for key in ("path", "componentType") if each.get(key) is not None]
             if len(given) != 1:
                 have = "both" if given else "neither of"
-                self._refuse(
+                self._read.refuse(
                     path,
                     f"the tool has {have} 'path' and 'componentType'",
                     "Write 'path' for an executable in the plugin's folder, or "
@@ -358,7 +363,7 @@ class _Reading:
                 if isinstance(values.get(key), dict):
                     where = f"{path}.{known_name(ToolEntry, key)}"
                     self._check_tool_schema(values[key], where)
-            if len(self.problems) == before:
+            if len(self._read.problems) == before:
                 found.append(ToolEntry(**values))
         return tuple(found)
 
@@ -366,135 +371,28 @@ class _Reading:
         found = find_schema_problem(schema)
         if found is not None:
             inner, what, fix = found
-            self._refuse(f"{path}{inner}", what, fix)
+            self._read.refuse(f"{path}{inner}", what, fix)
 
     def _files(self, raw: object) -> tuple[FileEntry, ...]:
-        known = _known(FileEntry)
-        items = list(self._items(raw, "$.files"))
+        known = known_fields(FileEntry)
+        items = list(self._read.items(raw, "$.files"))
         if len(items) > MAX_FILES:
-            self._refuse(
+            self._read.refuse(
                 "$.files", f"{len(items)} files are declared, and {MAX_FILES} may be", ""
             )
             return ()
         found = []
         for path, each in items:
-            self._note_unknown(each, path, known)
-            before = len(self.problems)
-            values = self._fields(each, path, known)
+            self._read.note_unknown(each, path, known)
+            before = len(self._read.problems)
+            values = self._read.values(each, path, known)
             if isinstance(values.get("path"), str):
                 self._paths.check_file(values["path"], f"{path}.path")
             if isinstance(values.get("dest"), str):
                 self._paths.check_destination(values["dest"], f"{path}.dest")
-            if len(self.problems) == before:
+            if len(self._read.problems) == before:
                 found.append(FileEntry(**values))
         return tuple(found)
 
-    # --- values ------------------------------------------------------------------------
-
-    def _items(self, raw: object, path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        if not isinstance(raw, list | tuple):
-            self._refuse(
-                path, f"{shown(raw)} is not an array", "Write an array of objects."
-            )
-            return
-        for index, each in enumerate(raw):
-            here = f"{path}[{index}]"
-            if isinstance(each, Mapping):
-                yield here, each
-            else:
-                self._refuse(here, f"{shown(each)} is not an object", "Write an object.")
-
-    def _fields(
-        self,
-        raw: Mapping[str, Any],
-        path: str,
-        known: Mapping[str, FieldInfo],
-        component: str = "",
-    ) -> dict[str, Any]:
-        """Each field by its type; what is wrong or absent is not in what is returned."""
-        values: dict[str, Any] = {}
-        for key, info in known.items():
-            where = f"{path}.{key}"
-            if key == "seams":
-                if key not in raw:
-                    fix = f"Name at least one of: {', '.join(SEAMS)}."
-                    what = _missing("a middleware subscribes to seams", raw, key)
-                    self._refuse(where, what, fix, component)
-                continue
-            if key not in raw:
-                if info.required:
-                    what = _missing(f"{key!r} is missing", raw, key)
-                    self._refuse(where, what, "Add it.", component)
-                continue
-            try:
-                values[info.name] = msgspec.convert(raw[key], info.type)
-            except msgspec.ValidationError as error:
-                self._refuse_value(raw[key], info, where, str(error), component)
-        return values
-
-    def _refuse_value(
-        self, value: object, info: FieldInfo, path: str, error: str, component: str
-    ) -> None:
-        said, _, inner = error.partition(" - at `$")
-        inner = inner.rstrip("`")
-        for index in re.findall(r"\[(\d+)\]", inner):
-            value = value[int(index)] if isinstance(value, list | tuple) else value
-        choices = enum_in(info.type)
-        if said.startswith("Invalid enum value") and choices is not None:
-            what = f"{shown(value)} is not a {choices.__name__.lower()}"
-            self._refuse(
-                f"{path}{inner}",
-                what,
-                one_of(str(value), [each.value for each in choices]),
-                component,
-            )
-            return
-        fix = f"It should be {wanted(said)}."
-        self._refuse(f"{path}{inner}", f"this is {shown(value)}", fix, component)
-
-    def _check_schema(self, schema: dict[str, Any], path: str, component: str) -> None:
-        problem = schema_problem(schema)
-        if problem is not None:
-            where, what = problem
-            self._refuse(
-                f"{path}{where}",
-                f"this is no JSON Schema: {what}",
-                "Correct it.",
-                component,
-            )
-
-    def _refuse(self, path: str, what: str, fix: str = "", component: str = "") -> None:
-        self.problems.append(ManifestProblem(path, what, fix, component))
-
-    def _note_unknown(
-        self,
-        raw: Mapping[str, Any],
-        path: str,
-        known: Mapping[str, object],
-        *,
-        but: Iterable[str] = (),
-    ) -> None:
-        for key in raw:
-            if key not in known and key not in but:
-                guess = nearest(str(key), known)
-                hint = f" (did you mean {guess!r}?)" if guess else ""
-                self._unknown.append(f"{path}.{key}{hint}")
-
-    def _warnings(self) -> tuple[str, ...]:
-        if not self._unknown:
-            return ()
-        listed = ", ".join(self._unknown)
-        return (f"heddle does not know, and ignores: {listed}",)
-
 
 _PROVIDE: Final = "Declare 'components' or 'tools', or set 'discoverTools'."
-
-
-def _missing(what: str, raw: Mapping[str, Any], *names: str) -> str:
-    """``what``, and the field that is there and was probably meant to be one of these."""
-    known = {key for each in (_MANIFEST_FIELDS, *_KIND_FIELDS.values()) for key in each}
-    for key in raw:
-        guess = None if key in known else nearest(str(key), names)
-        if guess is not None:
-            return f"{what}; is {key!r} a misspelling of {guess!r}?"
-    return what
