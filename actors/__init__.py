@@ -10,6 +10,15 @@
 Sending: `Ref`, `Call`, `Mailbox`; one answer: `ReplySlot`, `LateReply`; ending: `Ending`,
 `Patience`, `end_all`; starting again: `Restart`, `Exit`, `RESTARTS`, `Intensity`,
 `Backoff`; what goes wrong: `ActorFault` and below. `actors.testing` is for tests.
+
+    actor       what one writes: a class that receives
+    messages    what is sent, and what a `Call` is answered
+    ref         a handle on an actor, as others hold it
+    address     where it is reached: its `mailbox`, and the answers it owes
+    slots       one answer that one task waits for; `late`: given after the message was left
+    life        from the first message to the end; `endings`: how it is brought to one
+    supervisor  who starts others; `restarts`: when again, as tables
+    faults      what goes wrong, one class each
 """
 
 from actors.actor import Actor

@@ -2,6 +2,31 @@
 
 Names are loaded when they are first used: a command that reads a manifest does not pay for
 processes, and a plugin's own process pays for neither.
+
+what is told between heddle and a plugin; knows no tasks, no processes
+    seams            where policies are asked, as one table; `verdicts`: what they may say
+    frames           JSON Lines: bytes in, frames out
+    conversation     what goes to a model and comes back; `model_edits`: changed
+    payload          a JSON value as text, as objects or both
+    reverse          what a plugin may ask of heddle
+plugins
+    manifests/       what one says about itself
+    loading/         from flags to what is ready to be asked
+    consulting/      policies asked at a seam
+    verbs/           what is asked of other components
+    processes/       a plugin in a process of its own; `program`: what it takes to start it
+    inprocess        one that is a module, asked without a process
+    plugin_log       what is told of them; `plugin_faults`: what goes wrong with them
+    checking/        ``heddle plugin check``
+    testing          processes made of test code
+the author's side
+    authoring/       what an author sees, and how handlers are found and called
+    serving/         what runs in a plugin's process; ``runtime/`` is that of JavaScript
+how an error is told
+    faults           what, where, how to fix it
+    json_faults      where a text stops being JSON; `json_hints`: what to do about it
+    json_schemas     how a value does not fit a schema
+    near_files       which of the files that are there was meant
 """
 
 from importlib import import_module

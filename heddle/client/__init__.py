@@ -7,6 +7,13 @@
         print(result.state)
 
 `heddle.client.client` has the whole of it on one page. Nothing of the engine is loaded.
+
+    address          where a server is
+    exchange         requests to it: answers whole or as they come
+    streams          the events of one run over SSE
+    socket           one WebSocket: `socket_opening`, `socket_messages`, `socket_run`
+    entries          what a program is told, as types
+    faults           what can go wrong, one class each
 """
 
 from heddle.client.client import Client, connect

@@ -6,6 +6,10 @@
     SseParser().feed(connection.take())       an event stream, cut into events
 
 No URL, retry or time-out is known here: those are decisions of who calls.
+
+    transport  connections that carry one exchange after the other, and pools
+    dial       before there is one: what can go wrong, and TLS
+    sse        event streams
 """
 
 from heddle.http.dial import ConnectFailed, reason_of, secure

@@ -6,6 +6,13 @@
 
 Importing this package loads nothing slow: names are fetched on first use, and TLS only
 when a URL asks for it.
+
+    client      one a process, for any number of calls; `call`: one of them
+    endpoint    where a model is; `configs`: read from a document's LLM config
+    dialects    the protocols, as a table: `completion`, `responses`, `messages`, `gemini`
+    connect     new connections; `proxies`: through which
+    errors      what can go wrong; `complaints`: read off an error response
+    scripted    a model that answers from the document
 """
 
 import importlib

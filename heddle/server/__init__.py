@@ -1,1 +1,30 @@
-"""Runs flows for others, over HTTP and WebSocket."""
+"""Runs flows for others, over HTTP and WebSocket.
+
+the program
+    command         the flags; `flag_checks`: what they say that can't be done
+    settings        what they say, as data
+    alone           a server of one process
+    supervisor      the parent of several; `worker`: one of them
+    workers/        what several share, and how they talk; `inner`: what they are answered
+    serve           one server's life: loaded, opened, drained
+    logs            a line an event; `notify`: the service manager is told
+    names, tokens   who may call, and by which name
+a request
+    http/           HTTP/1.1; `routes/`: what is answered over it; `sockets/`: the WebSocket
+    service         what routes and sockets have in common
+    submissions     the JSON that asks for a run; `json_pieces`: where it is long
+    flows_root      flows that are named by path
+    code/           code that comes along; `pattern_rules`: patterns in types of strangers
+    egress          what flows that come along may reach
+    failures        what callers are told when something fails
+a run
+    runs            who may begin, who is running; `run_handle`: one of them; `ids`
+    run_tasks       tasks that carry them out; `own_scope`: what may cancel one
+    run_folders     where they have their files
+    following/      their events, and who follows
+    endings         how one ended; `judging`: found out; `history`: kept for a while
+numbers
+    numbers         what a server counts; `metrics`: for Prometheus; `status/`: for people
+
+Modules are imported directly.
+"""

@@ -3,6 +3,32 @@
 `read_document` turns bytes into a `Document`, or says everything that is wrong with them.
 `render`, `convert`, `check` and `is_subtype` are what running one needs: placeholders
 filled, values converted where they flow, types compared. All of it is pure.
+
+a text, and the data in it
+    source         limits; how one that breaks them is refused
+    formats        which there are; `syntax`: bytes to data, from any of them
+    json_syntax    JSON; `repeated_keys`: keys that are there twice
+    yaml_syntax    YAML; `line_breaks`: those that it alone knows
+data, and the components in it
+    reader         the way from one to the other
+    catalogue      component types by name; `component`: what all share
+    flows, llms, tools, datastores    the types themselves
+    foreign        types that are none of Agent Spec's
+    references     definitions found by id; `identities`: every component has its own
+    supplied       what is kept apart from a document
+    versions       what came with which version
+    parameters     generation parameters of a model
+    written        a component as its author wrote it
+what is wrong
+    problems       all of it, where its author finds it; `places`: on which line
+    checks         what must hold in a flow as it is written
+    mismatches     why a value does not fit a struct
+values
+    properties     inputs and outputs, as declared; `keywords`: what JSON Schemas may say
+    types          conversion and comparison; `validation`: whether a value fits
+    full_schemas   schemas of every kind; `patterns`: regular expressions in bounded time
+    effort         how much work looking at a value may be
+    templates      placeholders in texts
 """
 
 from heddle.spec.catalogue import (

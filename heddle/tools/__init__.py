@@ -5,10 +5,12 @@ workspace   the folder that a node's tools work in
 starting    why a program did not start
 process     one execution: pipes, time-out, the end of the process group
 answer      what was printed → a JSON object
-guard       a process that ends them when heddle is killed
 slots       how many at a time, and whose turn it is
 served      a tool that a plugin serves
 facade      `Tools`: all of it behind one object
+faults      what can go wrong, by whose fault it is
+
+A guard (`plugins_host.processes.guard`) ends them when heddle is killed.
 """
 
 from heddle.tools.facade import Tools, default_limit

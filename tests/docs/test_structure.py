@@ -1,5 +1,6 @@
 """The pages about the tree speak of what is there, and of all of it."""
 
+import ast
 import importlib
 import re
 from collections.abc import Iterator
@@ -116,3 +117,15 @@ def test_the_page_of_the_plugin_host_has_each_of_its_modules() -> None:
     found = {path.stem for path in package.glob("*.py")} - {"__init__"}
     found |= {path.name for path in folders() if path.parent == package} - {"runtime"}
     assert named == {*found, "runtime/serve.mjs"}
+
+
+@pytest.mark.parametrize(
+    "folder",
+    [path for path in folders() if (path / "__init__.py").exists()],
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
+def test_the_first_lines_of_a_folder_name_each_of_its_modules(folder: Path) -> None:
+    said = ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) or ""
+    words = set(re.findall(r"\w+", said))
+    modules = {path.stem for path in folder.glob("*.py")} - {"__init__", "__main__"}
+    assert not modules - words

@@ -1,4 +1,15 @@
-"""The work of each node type, in one table. Adding a type is a module and a row."""
+"""The work of each node type, in one table. Adding a type is a module and a row.
+
+passing     StartNode, EndNode, BranchingNode
+llm         LlmNode
+agent       AgentNode; `agent_work`: of one agent, `team`: of several
+tool, api   ToolNode, ApiNode
+message     OutputMessageNode, InputMessageNode
+flow        FlowNode, CatchExceptionNode
+mapping     MapNode, ParallelMapNode
+parallel    ParallelFlowNode
+plugin      nodes of plugins
+"""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final

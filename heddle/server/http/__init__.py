@@ -7,6 +7,18 @@
     await server.run()
 
 What is not exported here is nobody else's business.
+
+    listen           sockets to listen on
+    server           accepts, bounds how many there are, ends in an orderly way
+    connection       one client's: requests in, answers out
+    wire             bytes to and from it; `hangups`: it goes away; `deadlines`: it is slow
+    head             the head of a request; `target`: what it is for; `fields`: its headers
+    body             read when it is asked for; `chunks`: one in chunks
+    messages         what a handler is given and answers
+    answers          the bytes of an answer; `response_writer`: of a streamed one
+    refusals         what is answered without a handler
+    upgraded         a connection that speaks another protocol
+    limits           what one client may cost
 """
 
 from heddle.server.http.answers import HandlerMisuse
