@@ -124,9 +124,14 @@ class RunSocket:
         if trace:
             body["trace"] = True
         # What is not sent any more has not been asked for.
-        if not await self._send({"type": "run", "ref": ref, "detach": detach, **body}, ref):
-            raise self._gone()
-        await self._settled(asked, ref, keep=True)
+        message = {"type": "run", "ref": ref, "detach": detach, **body}
+        try:
+            if not await self._send(message, ref):
+                raise self._gone()
+            await self._settled(asked, ref)
+        except trio.Cancelled:
+            self._abandon(asked)
+            raise
         assert asked.found is not None
         return asked.found
 
@@ -211,8 +216,6 @@ class RunSocket:
             if outgoing in self._outbox:
                 self._outbox.remove(outgoing)
                 self._asked.pop(ref, None)
-            else:
-                self._abandon(ref)
             raise
         return self._fault is None
 
@@ -221,34 +224,29 @@ class RunSocket:
         n = self._next()
         asked = self._asked[n] = _Asked(about, run)
         self.say(type="ping", n=n)
-        await self._settled(asked, n, keep=False)
+        try:
+            await self._settled(asked, n)
+        except trio.Cancelled:
+            self._asked.pop(n, None)
+            raise
 
-    async def _settled(self, asked: _Asked, key: str | int, *, keep: bool) -> None:
+    async def _settled(self, asked: _Asked, key: str | int) -> None:
         if self._fault is not None:
             self._asked.pop(key, None)
             await trio.lowlevel.checkpoint()
             raise self._gone()
-        try:
-            await asked.settled.wait()
-        except trio.Cancelled:
-            if keep:
-                self._abandon(str(key))
-            else:
-                self._asked.pop(key, None)
-            raise
+        await asked.settled.wait()
         if asked.fault is not None:
             raise asked.fault
 
-    def _abandon(self, ref: str) -> None:
-        """Nobody waits for this run any more; what comes of it is unwanted."""
-        asked = self._asked.get(ref)
-        if asked is None:
-            return
+    def _abandon(self, asked: _Asked) -> None:
+        """Nobody waits for this run any more; what comes of it is unwanted.
+
+        It may be there already: an answer can be read before the task that asks is told
+        that its question was written.
+        """
         if asked.found is not None:
             self._unwanted(asked.found, ends=bool(asked.about))
-            del self._asked[ref]
-        elif asked.settled.is_set():
-            del self._asked[ref]
         else:
             asked.run = "abandoned"
 

@@ -234,13 +234,22 @@ async def test_what_a_slow_reader_missed_is_asked_for_again(
 async def test_a_run_whose_start_is_cancelled_does_not_go_on(
     served: Served, turns: int
 ) -> None:
+    started: list[socket_run.SocketRun] = []
+
+    async def start() -> None:
+        started.append(await socket.run(WAITING))
+
     async with connected(served) as client, client.socket() as socket:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(socket.run, WAITING)
+            nursery.start_soon(start)
             for _ in range(turns):
                 await trio.lowlevel.checkpoint()
             nursery.cancel_scope.cancel()
         await socket.ping()
+        for run in started:  # the server was faster
+            await run.cancel()
+            with pytest.raises(RunCancelled):
+                await run.result()
         await none_runs(client)
         assert not socket.runs
 

@@ -86,6 +86,31 @@ async def test_a_socket_that_is_cut_while_it_is_written_to_ends_every_wait() -> 
                 await socket.run({}, {})
 
 
+async def test_a_run_that_begins_before_who_starts_it_is_gone_is_cancelled() -> None:
+    """The answer is read before the writing task comes to say that it has written."""
+    told = trio.Event()
+
+    class Slow(FakeSocket):
+        async def send_message(self, message: str) -> None:
+            await told.wait()
+            await super().send_message(message)
+
+    ws = Slow([])
+    socket = RunSocket(ws, "here", refill=True)  # type: ignore[arg-type]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(socket.write)
+        async with trio.open_nursery() as starting:
+            starting.start_soon(socket.run, {}, {})
+            await trio.testing.wait_all_tasks_blocked()
+            socket._accepted("1", "r1")
+            starting.cancel_scope.cancel()
+        told.set()
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    assert not socket.runs
+    assert json.loads(ws.sent[1]) == {"type": "cancel", "run": "r1"}
+
+
 @pytest.mark.parametrize("state", [None, [1], "x"])
 async def test_an_end_without_a_state_is_no_result(state: Any) -> None:
     found = await result(ACCEPTED, {**ENDED, "state": state})
