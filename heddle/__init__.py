@@ -19,6 +19,8 @@ who extends it
 shared
     long_work       work on long values, where it holds nobody up; `gentle_json`: as JSON
     nesting         how deep values are nested
+    hosts           hosts and ports of URLs
+    attempts        what is known of a failed request, about making it again
     policy_counts   what policies said, counted
     watch           one task that ends all waits that are too long
 """

@@ -121,6 +121,7 @@ KINDS: Final[Mapping[str, Mapping[str, str]]] = {
         "ScriptFault": "Correct the script of the scripted model.",
     },
     "Requests to services": {
+        "AttemptFailed": "Read its sentence; models and services have their own.",
         "RemoteError": "Read its sentence; it is the base of the others.",
         "RemoteUnreachable": "Check the URL and the network.",
         "RemoteTimedOut": "Give it a `retry_policy`, or a faster service.",

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from heddle.client.faults import AddressInvalid
+from heddle.hosts import DEFAULT_PORTS, ascii_host, authority
 
-PORTS: Final = {"http": 80, "https": 443}
 FIX: Final = "Write it like http://127.0.0.1:4319 or unix:/run/heddle.sock."
 
 
@@ -35,9 +35,7 @@ class Address(Struct, frozen=True):
     @property
     def authority(self) -> str:
         """The value of the Host header."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        usual = PORTS["https" if self.secure else "http"]
-        return host if self.port == usual else f"{host}:{self.port}"
+        return authority("https" if self.secure else "http", self.host, self.port)
 
 
 def read_address(url: str) -> Address:
@@ -57,7 +55,7 @@ def read_address(url: str) -> Address:
         scheme, host, port = parts.scheme.lower(), parts.hostname, parts.port
     except ValueError as error:
         raise AddressInvalid(f"the address is no URL: {error}", fix=FIX) from None
-    if scheme not in PORTS or not host:
+    if scheme not in DEFAULT_PORTS or not host:
         raise AddressInvalid("the address is neither http:, https: nor unix:", fix=FIX)
     if parts.username is not None or parts.password is not None:
         raise AddressInvalid(
@@ -68,20 +66,14 @@ def read_address(url: str) -> Address:
         raise AddressInvalid("the address has more than a path in it", fix=FIX)
     prefix = parts.path.rstrip("/")
     try:
-        host = host.encode("ascii" if ":" in host else "idna").decode("ascii")
-    except UnicodeError:
+        host = ascii_host(host)
+    except ValueError:
         raise AddressInvalid("the host of the address can't be encoded", fix=FIX) from None
     if not (prefix + host).isascii() or any(
         not c.isprintable() or c == " " for c in prefix + host
     ):
         raise AddressInvalid("the address has characters that no address has", fix=FIX)
-    secure = scheme == "https"
-    shown = Address(host, port or PORTS[scheme], prefix, secure, None, "")
-    return Address(
-        host,
-        port or PORTS[scheme],
-        prefix,
-        secure,
-        None,
-        f"{scheme}://{shown.authority}{prefix}",
-    )
+    if port is None:
+        port = DEFAULT_PORTS[scheme]
+    shown = f"{scheme}://{authority(scheme, host, port)}{prefix}"
+    return Address(host, port, prefix, scheme == "https", None, shown)

@@ -19,6 +19,7 @@ from heddle.http import (
     Pool,
     SocketWire,
     TlsWire,
+    ask,
     reason_of,
     secure,
 )
@@ -155,15 +156,18 @@ class Exchange:
         try:
             if kept is not None:
                 try:
-                    return await _send(kept, request)
+                    await ask(kept, request)
+                    return kept
                 except ConnectionBroken as broken:
                     # Closed by the server at the very moment of its use. What may have
                     # been delivered and changes something is not asked twice.
                     if not broken.undelivered and method != "GET":
                         raise
-            return await _send(await self._connect(where), request)
+            connection = await self._connect(where)
+            await ask(connection, request)
         except (ConnectionBroken, BadHttp) as error:
             raise self.fault(error, where) from error
+        return connection
 
     def give_back(self, connection: Connection) -> None:
         """Keep the connection if it can be used again, else close it."""
@@ -246,19 +250,3 @@ class Exchange:
             context.set_alpn_protocols(["http/1.1"])
             self._context = context
         return self._context
-
-
-async def _send(connection: Connection, request: bytes) -> Connection:
-    """Send a request and wait for the head of its answer."""
-    try:
-        await connection.begin(request)
-        while not connection.status:
-            await connection.advance()
-    except ConnectionBroken as broken:
-        broken.undelivered = connection.undelivered(broken)
-        connection.close()
-        raise
-    except BaseException:
-        connection.close()
-        raise
-    return connection

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec import UNSET
 
+from heddle.attempts import RETRYABLE_STATUSES, AttemptFailed
 from heddle.engine.faults import NodeFault, RunFailed
 from heddle.engine.work import NodeContext
 from heddle.events import PluginEmitted, PluginLogged
@@ -31,30 +32,13 @@ if TYPE_CHECKING:
 LLM_CONFIG: Final = "llm_config"
 """The field under which a component has a model of its own."""
 
-RETRYABLE: Final = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
-"""Statuses after which the same request may well succeed a little later."""
 
 OnText = Callable[[str], None] | None
 Send = Callable[[NodeContext, Component, ModelRequest], Awaitable[ModelResponse]]
 
 
-class ProviderFailed(NodeFault):
+class ProviderFailed(NodeFault, AttemptFailed):
     """A provider of a plugin gave no answer. ``status`` and the others as it told them."""
-
-    def __init__(
-        self,
-        what: str,
-        *,
-        where: str,
-        fix: str = "",
-        status: int | None = None,
-        retry_after_ms: float | None = None,
-        retryable: bool = False,
-    ) -> None:
-        super().__init__(what, where=where, fix=fix)
-        self.status = status
-        self.retry_after_ms = retry_after_ms
-        self.retryable = retryable
 
 
 class PluginNotOpen(NodeFault):
@@ -149,7 +133,8 @@ def _told(fault: "PluginFailed", where: str) -> ProviderFailed:
     what = fault.message
     if fault.status is not None and str(fault.status) not in what:
         what = f"{fault.status}: {what}"
-    retryable = fault.status in RETRYABLE if fault.retryable is None else fault.retryable
+    passing = fault.status in RETRYABLE_STATUSES
+    retryable = passing if fault.retryable is None else fault.retryable
     return ProviderFailed(
         f"the provider failed with {fault.name}: {what}",
         where=where,

@@ -8,15 +8,16 @@
 import html
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 import msgspec
 
+from heddle.attempts import RETRYABLE_STATUSES
 from heddle.models.errors import (
     MESSAGE_LIMIT,
-    RETRYABLE_STATUSES,
     ModelRateLimited,
     ModelRefused,
     ModelServerError,
@@ -87,7 +88,7 @@ def complaint_error(
     kind: type[ModelRefused] = ModelRefused
     what = "answered with an error"
     if status is not None:
-        what = f"answered {status}{_phrase(status)}"
+        what = answered(status)
         if status == 429:
             kind = ModelRateLimited
         elif status >= 500:
@@ -111,27 +112,39 @@ def _redirect(
     where: str,
     strike: Callable[[str], str],
 ) -> ModelRefused:
-    target = "elsewhere"
-    try:
-        parts = urlsplit(headers.get(b"location", b"").decode("latin-1"))
-        host = parts.netloc.rpartition("@")[2]
-        address = f"{parts.scheme}://{host}{parts.path}" if host else parts.path
-        target = f"to {shorten(strike(address))}" if address else target
-    except ValueError:
-        pass
     return ModelRefused(
-        f"answered {status}{_phrase(status)} and points {target}",
+        redirected(status, headers, lambda text: shorten(strike(text))),
         where=where,
         fix="Redirects are not followed: set url to where the model is.",
         status=status,
     )
 
 
-def _phrase(status: int) -> str:
+def answered(status: int) -> str:
+    """``answered 404 Not Found``."""
     try:
-        return f" {HTTPStatus(status).phrase}"
+        return f"answered {status} {HTTPStatus(status).phrase}"
     except ValueError:
-        return ""
+        return f"answered {status}"
+
+
+def redirected(
+    status: int, headers: Mapping[bytes, bytes], shown: Callable[[str], str]
+) -> str:
+    """``answered 302 Found and points to https://host/path``: no user, no query.
+
+    Args:
+        status: Of the answer.
+        headers: Of the answer, names in lower case.
+        shown: Makes a text fit to be shown: no secrets, no more than is read.
+    """
+    target = "elsewhere"
+    with suppress(ValueError):
+        parts = urlsplit(headers.get(b"location", b"").decode("latin-1"))
+        host = parts.netloc.rpartition("@")[2]
+        address = f"{parts.scheme}://{host}{parts.path}" if host else parts.path
+        target = f"to {shown(address)}" if address else target
+    return f"{answered(status)} and points {target}"
 
 
 def provider_message(body: bytes, content_type: bytes) -> tuple[str, str | None]:

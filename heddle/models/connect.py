@@ -165,8 +165,6 @@ async def _dial(
         raise ConnectFailed(
             f"no connection to {party}: {reason_of(error)}", fix=fix, retryable=True
         ) from error
-    except UnicodeError as error:
-        raise ConnectFailed(f"{origin.host!r} is no host name", fix=fix) from error
 
 
 async def _dial_permitted(origin: Origin, permit: Permit) -> trio.SocketStream:

@@ -12,10 +12,11 @@ import base64
 import re
 from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias, cast
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from msgspec import Struct
 
+from heddle.hosts import DEFAULT_PORTS, ascii_host, authority
 from heddle.models.errors import EndpointInvalid
 from heddle.models.scripted import Step
 
@@ -29,7 +30,6 @@ METHOD_PATHS: Final[Mapping[ApiType, str]] = {
     # Which method is asked for with which model, so it is not known here.
     "gemini": "",
 }
-DEFAULT_PORTS: Final[Mapping[Scheme, int]] = {"http": 80, "https": 443}
 
 _VERSION: Final = re.compile(r"v\d+\w*")
 # Shorter ones are stand-ins such as "none" or "EMPTY"; to strike them out of a text
@@ -81,8 +81,7 @@ class Origin(Struct, frozen=True, cache_hash=True):
     @property
     def authority(self) -> str:
         """Host and port as in a Host header."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
+        return authority(self.scheme, self.host, self.port)
 
     def __str__(self) -> str:
         return f"{self.scheme}://{self.authority}"
@@ -178,7 +177,7 @@ def read_url(
     try:
         parts = urlsplit(text)
         origin = origin_of(parts.scheme, parts.hostname, parts.port)
-        userinfo = _userinfo(parts.username, parts.password)
+        userinfo = userinfo_of(parts)
     except ValueError as error:
         # The URL itself may hold a password, so only its shape is spoken of.
         raise EndpointInvalid(
@@ -215,17 +214,14 @@ def origin_of(scheme: str, host: str | None, port: int | None) -> Origin:
     known = cast("Scheme", scheme)
     if not host:
         raise ValueError("it has no host")
-    if not host.isascii():
-        try:
-            host = host.encode("idna").decode("ascii")
-        except UnicodeError:
-            raise ValueError("its host name cannot be encoded") from None
+    host = ascii_host(host)
     if not host.isprintable() or re.search(r"[\s\"<>\\^`{|}]", host):
         raise ValueError("its host name has characters that no host has")
     return Origin(known, host, DEFAULT_PORTS[known] if port is None else port)
 
 
-def _userinfo(user: str | None, password: str | None) -> Secret | None:
-    if not user and not password:
+def userinfo_of(parts: SplitResult) -> Secret | None:
+    """``user:password`` of a URL's parts, decoded; None where there is neither."""
+    if not parts.username and not parts.password:
         return None
-    return Secret(f"{unquote(user or '')}:{unquote(password or '')}")
+    return Secret(f"{unquote(parts.username or '')}:{unquote(parts.password or '')}")

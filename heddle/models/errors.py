@@ -6,25 +6,18 @@ Every sentence names the LLM config and its origin, never the credential. The wo
 
 from typing import Final
 
-from plugins_host import Fault
+from heddle.attempts import AttemptFailed
 
 # A provider's own words beyond this are a page, not a message.
 MESSAGE_LIMIT: Final = 500
 _QUOTE_SHOWN: Final = 200
 
-# Statuses after which the same request may well succeed a little later.
-RETRYABLE_STATUSES: Final = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 
-
-class ModelError(Fault):
+class ModelError(AttemptFailed):
     """A model call that gave no answer.
 
     Args:
-        status: The HTTP status, when there was a response.
-        retry_after_ms: How long the provider asks to wait.
-        retryable: Whether the same call may succeed when it is made again.
         provider_message: What the provider said, shortened, without the credential.
-        codes: What the answer gives as the code of its error.
     """
 
     def __init__(
@@ -34,17 +27,21 @@ class ModelError(Fault):
         where: str = "",
         fix: str = "",
         status: int | None = None,
-        retry_after_ms: int | None = None,
+        retry_after_ms: float | None = None,
         retryable: bool = False,
         provider_message: str = "",
         codes: tuple[str, ...] = (),
     ) -> None:
-        super().__init__(what, where=where, fix=fix)
-        self.status = status
-        self.retry_after_ms = retry_after_ms
-        self.retryable = retryable
+        super().__init__(
+            what,
+            where=where,
+            fix=fix,
+            status=status,
+            retry_after_ms=retry_after_ms,
+            retryable=retryable,
+            codes=codes,
+        )
         self.provider_message = provider_message
-        self.codes = codes
 
 
 class EndpointInvalid(ModelError):

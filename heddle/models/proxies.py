@@ -13,11 +13,11 @@ import ipaddress
 import re
 from collections.abc import Mapping
 from typing import Final, TypeAlias
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from heddle.models.endpoint import Origin, Scheme, Secret, origin_of
+from heddle.models.endpoint import Origin, Scheme, Secret, origin_of, userinfo_of
 from heddle.models.errors import EndpointInvalid
 
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -98,11 +98,7 @@ def _proxy(value: str, variable: str) -> Proxy:
             where=f"environment variable {variable}",
             fix="Write it like http://proxy.example:3128.",
         ) from None
-    userinfo = None
-    if parts.username or parts.password:
-        name, password = unquote(parts.username or ""), unquote(parts.password or "")
-        userinfo = Secret(f"{name}:{password}")
-    return Proxy(origin, userinfo)
+    return Proxy(origin, userinfo_of(parts))
 
 
 def _exemption(entry: str) -> Exemption:

@@ -8,9 +8,8 @@ import time
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from http import HTTPStatus
 from typing import Final, cast
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import msgspec
 import trio
@@ -18,10 +17,12 @@ from msgspec import Struct
 
 from heddle import __version__
 from heddle.engine.requests.request import HttpAnswer, HttpRequest
-from heddle.http import BadHttp, ConnectFailed, Connection, ConnectionBroken, Pool
+from heddle.http import BadHttp, ConnectFailed, Connection, ConnectionBroken, Pool, ask
 from heddle.models.complaints import (
+    answered,
     error_codes,
     provider_message,
+    redirected,
     retry_after_ms,
     shorten,
 )
@@ -210,7 +211,7 @@ class RemoteClient:
         kept = pool.take(trio.current_time())
         if kept is not None:
             try:
-                await _begin(kept, message)
+                await ask(kept, message)
                 return kept
             except ConnectionBroken as broken:
                 if not broken.undelivered:
@@ -220,23 +221,8 @@ class RemoteClient:
         for other in self._pools.values():
             other.expire(trio.current_time() - _IDLE_PATIENCE)
         connection = await self._connector.open(to, proxy)
-        await _begin(connection, message)
+        await ask(connection, message)
         return connection
-
-
-async def _begin(connection: Connection, message: bytes) -> None:
-    try:
-        await connection.begin(message)
-        await connection.advance()
-        while not connection.status:
-            await connection.advance()
-    except ConnectionBroken as broken:
-        broken.undelivered = connection.undelivered(broken)
-        connection.close()
-        raise
-    except BaseException:
-        connection.close()
-        raise
 
 
 def _message(
@@ -309,7 +295,12 @@ async def _refused(
 ) -> RemoteRefused:
     status, headers = connection.status, connection.headers
     if 300 <= status < 400:
-        return _redirect(status, headers, where=where, strike=strike)
+        return RemoteRefused(
+            redirected(status, headers, lambda text: shorten(strike(text), MAX_SAID)),
+            where=where,
+            fix="Redirects are not followed: set url to where the service is.",
+            status=status,
+        )
     body = b""
     if request.method != "HEAD":
         # Of an error that comes slowly or breaks off, what is there counts.
@@ -319,7 +310,7 @@ async def _refused(
         body = connection.take()[:_MAX_ERROR]
     message, _ = provider_message(body, headers.get(b"content-type", b""))
     said = shorten(strike(message), MAX_SAID)
-    what = f"answered {_status(status)}"
+    what = answered(status)
     return RemoteRefused(
         f"{what}: {said}" if said else what,
         where=where,
@@ -327,27 +318,3 @@ async def _refused(
         retry_after_ms=retry_after_ms(headers, now=time.time()),
         codes=error_codes(body),
     )
-
-
-def _redirect(
-    status: int, headers: Mapping[bytes, bytes], *, where: str, strike: Strike
-) -> RemoteRefused:
-    target = "elsewhere"
-    with suppress(ValueError):
-        parts = urlsplit(headers.get(b"location", b"").decode("latin-1"))
-        host = parts.netloc.rpartition("@")[2]
-        address = f"{parts.scheme}://{host}{parts.path}" if host else parts.path
-        target = f"to {shorten(strike(address), MAX_SAID)}" if address else target
-    return RemoteRefused(
-        f"answered {_status(status)} and points {target}",
-        where=where,
-        fix="Redirects are not followed: set url to where the service is.",
-        status=status,
-    )
-
-
-def _status(status: int) -> str:
-    try:
-        return f"{status} {HTTPStatus(status).phrase}"
-    except ValueError:
-        return str(status)

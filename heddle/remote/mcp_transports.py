@@ -25,7 +25,7 @@ from mcp_types import jsonrpc_message_adapter
 from heddle.engine.retries import Failure, Retries
 from heddle.http import BadHttp, ConnectFailed, Connection, ConnectionBroken, Pool
 from heddle.models.complaints import error_codes, retry_after_ms
-from heddle.models.endpoint import Origin, Scheme, TlsFiles
+from heddle.models.endpoint import TlsFiles, origin_of
 from heddle.spec import (
     Component,
     RemoteTransport,
@@ -247,8 +247,10 @@ class OwnConnections(httpx2.AsyncBaseTransport):
         """Send it once."""
         body = request.content
         url = request.url
-        scheme = cast("Scheme", url.scheme)
-        port = url.port or {"http": 80, "https": 443}[scheme]
+        try:
+            origin = origin_of(url.scheme, url.host, url.port)
+        except ValueError as error:
+            raise httpx2.ConnectError(f"no URL to ask: {error}", request=request) from error
         headers = [
             (name.decode("latin-1"), value.decode("latin-1"))
             for name, value in request.headers.raw
@@ -257,7 +259,7 @@ class OwnConnections(httpx2.AsyncBaseTransport):
         try:
             connection, pool = await self._client.begin(
                 request.method,
-                Origin(scheme, url.host, port),
+                origin,
                 url.raw_path.decode("ascii"),
                 headers,
                 body,

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from heddle.engine.requests.request import RequestRefused, RequestTemplate
-from heddle.engine.requests.urls import PORTS
+from heddle.hosts import DEFAULT_PORTS
 from heddle.spec import (
     ApiNode,
     Effort,
@@ -55,7 +55,7 @@ def ask(data: bytes) -> None:
         return
     with suppress(RequestRefused, TextTooLong, EffortExceeded), spending(Effort(10_000)):
         request = template.render(given)
-        assert request.scheme in PORTS
+        assert request.scheme in DEFAULT_PORTS
         assert template.host in (None, request.host)
         head = [request.method, request.target]
         head += [part for pair in request.headers for part in pair]

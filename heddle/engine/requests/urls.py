@@ -9,16 +9,15 @@ resolved, in one spelling.
 """
 
 import re
-from collections.abc import Mapping
 from typing import Final, TypeAlias
 from urllib.parse import quote, unquote, urlsplit
 
 from msgspec import Struct
 
+from heddle.hosts import DEFAULT_PORTS, ascii_host, authority
+
 Origin: TypeAlias = tuple[str, str, int]
 """Scheme, host and port."""
-
-PORTS: Final[Mapping[str, int]] = {"http": 80, "https": 443}
 
 USERINFO: Final = "it has a user or a password in it"
 
@@ -68,28 +67,24 @@ def origin_of_url(url: str) -> Origin:
     except ValueError:
         raise ValueError("its host or port cannot be read") from None
     scheme = parts.scheme.lower()
-    if scheme not in PORTS:
+    if scheme not in DEFAULT_PORTS:
         raise ValueError(f"its scheme is {scheme!r}" if scheme else "it has no scheme")
     if "@" in parts.netloc:
         raise ValueError(f"{USERINFO}; secrets belong into 'sensitive_headers'")
     host = parts.hostname
     if not host:
         raise ValueError("it has no host")
-    if not host.isascii():
-        try:
-            host = host.encode("idna").decode("ascii")
-        except UnicodeError:
-            raise ValueError("its host name cannot be encoded") from None
+    host = ascii_host(host)
     if NO_HOST.search(host) or "%" in host or len(host) > 255:
         raise ValueError("its host name has characters that no host has")
-    return scheme, host.rstrip(".").lower(), PORTS[scheme] if port is None else port
+    port = DEFAULT_PORTS[scheme] if port is None else port
+    return scheme, host.rstrip(".").lower(), port
 
 
 def written_origin(origin: Origin) -> str:
     """An origin as a person writes it, without the port that goes without saying."""
     scheme, host, port = origin
-    shown = f"[{host}]" if ":" in host else host
-    return f"{scheme}://{shown}" if port == PORTS[scheme] else f"{scheme}://{shown}:{port}"
+    return f"{scheme}://{authority(scheme, host, port)}"
 
 
 def normal_path(path: str) -> str:

@@ -234,6 +234,7 @@ async def test_no_server_says_what_to_check() -> None:
         "http://host:port",
         "http://host/?a=secret",
         "http://ho st",
+        "http://a..b",
         "unix:",
     ],
 )

@@ -108,6 +108,7 @@ def test_the_beginning_of_an_address_may_be_a_value() -> None:
         ("{{u}}", {"u": "file:///etc/passwd"}, "its scheme is 'file'"),
         ("{{u}}", {"u": "http://h/\r\nX: y"}, "control character"),
         ("{{u}}", {"u": "nowhere"}, "it has no scheme"),
+        ("{{u}}", {"u": "http://./"}, "host name cannot be encoded"),
     ],
 )
 def test_an_address_that_can_not_be_is_refused(

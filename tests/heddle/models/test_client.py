@@ -448,12 +448,6 @@ async def test_a_name_without_an_address_is_told(
     assert caught.value.retryable is retryable
 
 
-async def test_a_name_that_is_none_is_told() -> None:
-    async with ModelClient(environ={}) as client:
-        with pytest.raises(ModelUnreachable, match="is no host name"):
-            await client.chat(endpoint_at(f"http://{'x' * 70}.example"), ask())
-
-
 async def test_a_machine_without_room_for_files_is_told() -> None:
     for failure in (OSError(24, "any words"), OSError("Too many open files")):
 

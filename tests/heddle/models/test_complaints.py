@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from heddle.attempts import RETRYABLE_STATUSES
 from heddle.models.complaints import complaint_error, refusal, retry_after_ms, shorten
 from heddle.models.errors import (
     MESSAGE_LIMIT,
-    RETRYABLE_STATUSES,
     ModelRateLimited,
     ModelRefused,
     ModelServerError,

@@ -71,6 +71,8 @@ def test_the_other_protocol_has_another_path() -> None:
         ("http://<URL>", "characters that no host has"),
         ("http://a b", "characters that no host has"),
         ("http://" + "ü" * 300, "cannot be encoded"),
+        ("http://" + "x" * 64 + ".example", "cannot be encoded"),
+        ("http://a..b", "cannot be encoded"),
     ],
 )
 def test_what_is_no_http_url_is_refused_with_its_reason(url: str, reason: str) -> None:

@@ -8,7 +8,7 @@ import trio
 from trio.testing import MockClock
 
 from heddle.http import ConnectFailed
-from heddle.models.endpoint import TlsFiles
+from heddle.models.endpoint import Origin, TlsFiles
 from heddle.spec import RetryPolicy, StreamableHTTPTransport
 
 httpx2 = pytest.importorskip("httpx2")
@@ -38,9 +38,11 @@ class Client:
         self._answers = iter(answers)
         self.times: list[float] = []
         self.given_back: list[Any] = []
+        self.asked: list[Origin] = []
 
-    async def begin(self, *_: Any) -> tuple[Any, Any]:
+    async def begin(self, _method: str, origin: Origin, *_: Any) -> tuple[Any, Any]:
         self.times.append(trio.current_time())
+        self.asked.append(origin)
         answer = next(self._answers)
         if answer is None:
             await trio.sleep_forever()
@@ -52,15 +54,15 @@ class Client:
         self.given_back.append(connection)
 
 
-async def sent(client: Client, policy: RetryPolicy | None) -> Any:
+async def sent(
+    client: Client, policy: RetryPolicy | None, url: str = "http://things.example/mcp"
+) -> Any:
     from heddle.remote.mcp_transports import OwnConnections
 
-    transport = StreamableHTTPTransport(
-        id="t", name="things", url="http://things.example/mcp", retry_policy=policy
-    )
+    transport = StreamableHTTPTransport(id="t", name="things", url=url, retry_policy=policy)
     ours = OwnConnections(client, TlsFiles(), transport)  # type: ignore[arg-type]
     async with httpx2.AsyncClient(transport=ours) as http:
-        return await http.post("http://things.example/mcp", content=b"{}")
+        return await http.post(url, content=b"{}")
 
 
 async def test_a_request_is_sent_again_after_the_waits_of_the_policy(
@@ -130,3 +132,25 @@ async def test_each_attempt_has_the_time_that_the_policy_gives_it(
     assert client.times == [0, 6]
     with pytest.raises(httpx2.ReadTimeout, match="timed out after 5 s"):
         await sent(Client(None, None), policy)
+
+
+@pytest.mark.parametrize(
+    ("url", "origin"),
+    [
+        ("http://bücher.example/mcp", Origin("http", "xn--bcher-kva.example", 80)),
+        ("https://[::1]:8443/mcp", Origin("https", "::1", 8443)),
+    ],
+)
+async def test_a_host_is_asked_by_the_name_that_goes_over_the_wire(
+    url: str, origin: Origin
+) -> None:
+    client = Client(Answered(200, b"[]"))
+    await sent(client, None, url)
+    assert client.asked == [origin]
+
+
+async def test_a_host_that_is_none_is_not_asked() -> None:
+    client = Client()
+    with pytest.raises(httpx2.ConnectError, match="host name cannot be encoded"):
+        await sent(client, POLICY, "http://a..b/mcp")
+    assert client.times == []
