@@ -27,6 +27,7 @@ how an error is told
     json_faults      where a text stops being JSON; `json_hints`: what to do about it
     json_schemas     how a value does not fit a schema
     near_files       which of the files that are there was meant
+    shortages        what the machine has too little of
 """
 
 from importlib import import_module
@@ -146,6 +147,10 @@ if TYPE_CHECKING:
         Seam,
         Subject,
         ToolSubject,
+    )
+    from plugins_host.shortages import (
+        Shortage,
+        shortage,
     )
     from plugins_host.verbs.chatting import (
         CHAT,
@@ -301,6 +306,10 @@ _HOMES: Final = {
         "Subject",
         "ToolSubject",
     ),
+    "shortages": (
+        "Shortage",
+        "shortage",
+    ),
     "verbs.rows": (
         "APPLY",
         "APPLY_POST",
@@ -405,6 +414,7 @@ __all__ = [
     "ReverseRefused",
     "Seam",
     "Served",
+    "Shortage",
     "ShownError",
     "Subject",
     "Succeeded",
@@ -429,6 +439,7 @@ __all__ = [
     "open_pipe",
     "response_fields",
     "sentence",
+    "shortage",
     "tool_schema_problem",
 ]
 

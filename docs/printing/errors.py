@@ -18,6 +18,7 @@ from heddle.server.http import ERROR_TYPES
 from plugins_host import Fault
 
 OURS: Final = "Report it, with the log's lines about that run: it is a bug in heddle."
+SHORT: Final = "Raise the limit it names, or make room. On a server: the operator's."
 AUTHOR: Final = "For the plugin's author: `heddle plugin check MANIFEST` shows the frame."
 
 KINDS: Final[Mapping[str, Mapping[str, str]]] = {
@@ -54,6 +55,7 @@ KINDS: Final[Mapping[str, Mapping[str, str]]] = {
         "ToolsNotListed": "Look at the plugin's stderr; it did not list its tools.",
         "McpMissing": "`pip install heddle[mcp]`.",
         "CannotWrite": "Choose a folder that can be written.",
+        "Shortage": SHORT,
         "WrongUsage": "See `--help`.",
     },
     "Runs": {
@@ -88,6 +90,7 @@ KINDS: Final[Mapping[str, Mapping[str, str]]] = {
         "TeamStopped": "The same, for all agents of the node.",
         "RequestRefused": "Correct the URL, headers or body that these values make.",
         "EngineFault": OURS,
+        "OutOfResources": SHORT,
         "NothingRemote": OURS,
     },
     "Tools": {

@@ -20,6 +20,7 @@ from heddle.cli.exits import Interrupted, WrongUsage, output_failed, status_of, 
 from heddle.cli.options import Settings
 from heddle.cli.wording import fit
 from heddle.cli.wrapping import width_of_stderr, wrapped
+from plugins_host import shortage
 
 # What writing to stdout ends in; with a file's name it is about that file.
 OUTPUT_ERRORS = (errno.ENOSPC, errno.EPIPE, errno.EIO, errno.EDQUOT, errno.EFBIG)
@@ -71,6 +72,7 @@ def _end(error: BaseException, settings: Settings) -> int:
         import traceback
 
         say("".join(traceback.format_exception(error)).rstrip())
+    error = shortage(error) or error
     text = as_json(error) if settings.json else told(error, width_of_stderr())
     say(text, patience=0.2 if isinstance(error, Interrupted) else None)
     return status_of(error)

@@ -1,9 +1,9 @@
 """What can end a run, each with the fields that a program would ask for."""
 
-from typing import Final, Protocol, Self
+from typing import Final, Protocol
 
 from heddle.events import ErrorInfo
-from plugins_host import Fault
+from plugins_host import Fault, shortage
 
 
 class RunFailed(Fault):
@@ -167,13 +167,18 @@ class TeamStopped(AgentStopped):
     """The agents of one node used up the rounds that they have together."""
 
 
+class OutOfResources(NodeFault):
+    """The machine, or a limit of heddle's process, has no more of what the node needed."""
+
+
 class EngineFault(NodeFault):
     """Something in heddle broke: a bug of ours, told as one."""
 
     @classmethod
-    def of(cls, cause: Exception) -> Self:
+    def of(cls, cause: Exception) -> "EngineFault | OutOfResources":
         """The fault with its cause chained, where it is returned and not raised."""
-        told = cls(cause)
+        short = shortage(cause)
+        told = OutOfResources(short.what, fix=short.fix) if short else cls(cause)
         told.__cause__ = cause
         return told
 

@@ -24,7 +24,7 @@ from heddle.server.flag_checks import (
 )
 from heddle.server.logs import ServerLog, tell
 from heddle.server.settings import MAX_BODY, Settings, is_loopback
-from plugins_host import Fault, sentence
+from plugins_host import Fault, sentence, shortage
 
 if TYPE_CHECKING:
     import ssl
@@ -312,6 +312,7 @@ def main(arguments: Sequence[str]) -> int:
 def _failed(error: BaseException) -> int:
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
+    error = shortage(error) or error
     if isinstance(error, Fault):
         tell(f"Error: {error}")
         return 1

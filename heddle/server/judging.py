@@ -19,7 +19,7 @@ from heddle.server.endings import (
     shown,
 )
 from heddle.server.run_handle import RunHandle
-from plugins_host import Fault
+from plugins_host import Fault, Shortage, shortage
 
 _LOG: Final = logging.getLogger("heddle.server")
 
@@ -82,6 +82,7 @@ def _fault(run: RunHandle, raised: BaseException) -> Fault:
     if isinstance(raised, Fault):
         return raised
     _LOG.error("run %s of %r broke", run.id, run.flow, exc_info=raised)
-    broke = RunBroke(run.id, raised)
-    broke.__cause__ = raised
-    return broke
+    short = shortage(raised)
+    fault = Shortage(short.what, fix=short.fix) if short else RunBroke(run.id, raised)
+    fault.__cause__ = raised
+    return fault

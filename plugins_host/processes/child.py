@@ -22,6 +22,7 @@ from plugins_host.processes.pipes import (
     open_pipe,
 )
 from plugins_host.program import PluginProgram
+from plugins_host.shortages import shortage
 
 
 class SpawnError(Exception):
@@ -123,7 +124,7 @@ async def spawn(program: PluginProgram, guard: Guard | None = None) -> Child:
             try:
                 return open_pipe(room=room)
             except OSError as error:
-                raise SpawnError(f"no pipe can be opened ({error})", "") from error
+                raise _refused("no pipe can be opened", error) from error
 
         stdin, to_stdin = pipe(ROOM)
         theirs.callback(os.close, stdin)
@@ -174,4 +175,11 @@ def _cannot_run(program: PluginProgram, error: Exception) -> SpawnError:
                 "Begin it with a line like #!/usr/bin/env python3.",
             )
         case _:
-            return SpawnError(f"its program {name!r} cannot be run ({error})", "")
+            return _refused(f"its program {name!r} cannot be run", error)
+
+
+def _refused(what: str, error: Exception) -> SpawnError:
+    """The system did not do ``what``, for want of something, or for a reason of its own."""
+    if short := shortage(error, starting=True):
+        return SpawnError(f"{what}: {short.what}", short.fix)
+    return SpawnError(f"{what} ({error})", "")

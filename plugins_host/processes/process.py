@@ -25,6 +25,7 @@ from plugins_host.processes.child import Child, SpawnError, spawn
 from plugins_host.processes.lifecycle import WELL, StartHistory
 from plugins_host.program import PATIENCE, PluginProgram
 from plugins_host.reverse import CallServices
+from plugins_host.shortages import shortage
 from plugins_host.verbs.encoding import Line
 
 # From the start of the process to its answer to `init`. Seconds.
@@ -177,8 +178,9 @@ class PluginProcess:
             try:
                 answer = await self._keeper.call(_Connect())
             except ActorCrashed as crash:
+                short = shortage(crash.__cause__ or crash)
                 what = "heddle itself failed while it looked after it"
-                raise PluginGone(self.name, what) from crash
+                raise PluginGone(self.name, short.what if short else what) from crash
             except ActorGone as gone:
                 raise PluginGone(self.name, "heddle is ending it") from gone
             if isinstance(answer, _NotStarted):

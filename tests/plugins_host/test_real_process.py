@@ -472,7 +472,9 @@ async def test_a_machine_without_descriptors_left_is_told_and_recovers(
     async with start(python(ECHO)) as plugin:
         with monkeypatch.context() as patch:
             patch.setattr(child_module, "open_pipe", none_left)
-            with pytest.raises(PluginNotStarted, match="no pipe can be opened"):
+            with pytest.raises(
+                PluginNotStarted, match=r"no pipe can be opened: .* Raise the limit"
+            ):
                 await plugin.request("before", b"{}")
         assert await echoed(plugin, 1) == 1
 

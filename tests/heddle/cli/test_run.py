@@ -239,6 +239,37 @@ def test_a_stderr_that_cannot_be_written_does_not_matter(
     assert (done.returncode, done.stdout) == (0, b"{}\n")
 
 
+@pytest.mark.parametrize("files", [6, 8])
+def test_a_limit_that_is_too_low_is_told_as_that(
+    flow: WriteFlow, tmp_path: Path, files: int
+) -> None:
+    command = " ".join([f"ulimit -n {files};", *COMMAND, "run", flow()])
+    done = subprocess.run(
+        ["/bin/sh", "-c", command],
+        capture_output=True,
+        cwd=tmp_path,
+        env=surroundings(tmp_path),
+        check=False,
+    )
+    assert done.returncode == 1
+    told = done.stderr.decode()
+    assert "this process may have no more files open. Raise the limit (ulimit -n" in told
+    assert "bug" not in told
+
+
+def test_an_explanation_that_nobody_sees_is_no_fault(
+    flow: WriteFlow, tmp_path: Path
+) -> None:
+    done = subprocess.run(
+        ["/bin/sh", "-c", " ".join([*COMMAND, "explain", flow(), ">&-"])],
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
+        env=surroundings(tmp_path),
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 @pytest.mark.parametrize("closed", ["<&-", "2>&-", "<&- 2>&-"])
 def test_closed_descriptors_do_not_matter_where_they_are_not_needed(
     flow: WriteFlow, tool: WriteTool, tmp_path: Path, closed: str

@@ -489,6 +489,15 @@ async def test_a_bug_in_heddle_is_told_as_one() -> None:
         await run_document(chain(start(), tool("t"), end()), tools={"t": broken})
 
 
+async def test_a_lack_of_the_machine_is_told_as_that_and_not_as_a_bug() -> None:
+    def broken(**given: object) -> dict[str, Any]:
+        raise MemoryError
+
+    with pytest.raises(NodeFailed, match="there is not enough memory") as caught:
+        await run_document(chain(start(), tool("t"), end()), tools={"t": broken})
+    assert caught.value.error.name == "OutOfResources"
+
+
 # -- LlmNode -------------------------------------------------------------------------
 
 

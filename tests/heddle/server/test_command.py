@@ -166,6 +166,30 @@ def test_a_server_does_not_start_that_could_write_no_working_folder(
     assert b"on a disk that is not full" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("shell", "told"),
+    [
+        ('ulimit -n 6; exec "{python}" -c "$0"', b"may have no more files open"),
+        ('exec "{python}" -c "$0" --help >/dev/full', b"the disk is full"),
+    ],
+)
+def test_what_the_machine_has_too_little_of_is_told_and_is_no_bug(
+    tmp_path: Path, shell: str, told: bytes
+) -> None:
+    done = subprocess.run(
+        ["sh", "-c", shell.format(python=sys.executable), CODE],
+        capture_output=True,
+        cwd=tmp_path,
+        env=unmeasured(environment(tmp_path)),
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"Error: ")
+    assert told in done.stderr
+    assert b"Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize("flags", [("--nonsense",), ("--port", "x"), ("--timeout", "-1")])
 def test_wrong_usage_has_a_status_of_its_own(
     tmp_path: Path, flags: tuple[str, ...]

@@ -1,5 +1,6 @@
 """All runs of a server: who may begin, who is running, how each one ends."""
 
+import errno
 import gc
 import logging
 import math
@@ -260,6 +261,16 @@ async def test_a_bug_is_the_runs_own_failure_and_its_text_is_for_the_log_alone(
     (record, _) = caplog.records
     assert run.id in record.getMessage()
     assert record.exc_info is not None
+
+
+async def test_a_lack_of_the_machine_is_told_as_that_without_its_place() -> None:
+    lack = OSError(errno.EMFILE, "Too many open files", "/srv/secret")
+    async with Runs(raising(lack)) as runs:
+        ending = await begin(runs).wait_ended()
+    assert isinstance(ending, Failed)
+    assert ending.error.type == "Shortage"
+    assert "may have no more files open" in ending.error.message
+    assert "secret" not in ending.error.message
 
 
 async def test_a_fault_alone_in_a_group_is_that_fault() -> None:
