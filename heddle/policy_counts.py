@@ -1,11 +1,12 @@
 """What the policies of a server said, counted: how often, which verdict, how fast.
 
-One `Tally` for each middleware at each half where it was asked. Counting an answer costs
-a microsecond; everything else is worked out when somebody looks.
+One `Tally` for each middleware at each half where it was asked. Those who are asked in one
+frame most often say the same, and are counted as one: a look into one table. Everything
+else is worked out when somebody looks.
 """
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
@@ -57,16 +58,27 @@ class Tally:
         return sum(self.actions.values()) + self.failures
 
 
+class _Said:
+    """How often some together said one thing, and how fast; or one said nothing."""
+
+    __slots__ = ("buckets", "seconds", "times")
+
+    def __init__(self) -> None:
+        self.times = 0
+        self.buckets = [0] * (len(BUCKETS) + 1)
+        self.seconds = 0.0
+
+
 class PolicyCounts:
     """All tallies, and the processes that answer.
 
     Attributes:
-        tallies: By place.
         plugins: The processes by their plugin's name.
     """
 
     def __init__(self) -> None:
-        self.tallies: dict[Place, Tally] = {}
+        # By place, those who were asked together, and what they said: None for nothing.
+        self._said: dict[tuple[Seam, Half, tuple[str, ...], str | None], _Said] = {}
         self.plugins: Mapping[str, PluginProcess] = {}
 
     def installed(self, plugins: "Mapping[str, PluginProcess]") -> None:
@@ -77,27 +89,36 @@ class PolicyCounts:
         self,
         seam: "Seam",
         half: "Half",
-        components: Sequence[str],
+        components: tuple[str, ...],
         action: str,
         seconds: float,
     ) -> None:
         """These said ``action``, within so many seconds."""
-        bucket = bisect_left(BUCKETS, seconds)
-        tallies = self.tallies
-        for component in components:
-            place = seam, half, component
-            tally = tallies.get(place) or self._tally(place)
-            actions = tally.actions
-            actions[action] = actions.get(action, 0) + 1
-            tally.buckets[bucket] += 1
-            tally.seconds += seconds
+        key = seam, half, components, action
+        said = self._said.get(key)
+        if said is None:
+            said = self._said[key] = _Said()
+        said.times += 1
+        said.buckets[bisect_left(BUCKETS, seconds)] += 1
+        said.seconds += seconds
 
     def failed(self, seam: "Seam", half: "Half", component: str) -> None:
         """This one did not do its part."""
-        self._tally((seam, half, component)).failures += 1
+        key = seam, half, (component,), None
+        self._said.setdefault(key, _Said()).times += 1
 
-    def _tally(self, place: Place) -> Tally:
-        found = self.tallies.get(place)
-        if found is None:
-            found = self.tallies[place] = Tally()
+    @property
+    def tallies(self) -> dict[Place, Tally]:
+        """What was counted until now, by place; in the order in which places were met."""
+        found: dict[Place, Tally] = {}
+        for (seam, half, components, action), said in self._said.items():
+            for component in components:
+                tally = found.setdefault((seam, half, component), Tally())
+                if action is None:
+                    tally.failures += said.times
+                    continue
+                tally.actions[action] = tally.actions.get(action, 0) + said.times
+                tally.seconds += said.seconds
+                for at, times in enumerate(said.buckets):
+                    tally.buckets[at] += times
         return found

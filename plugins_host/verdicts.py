@@ -92,9 +92,9 @@ _FIELDS: Final = msgspec.json.Decoder(dict[str, Raw])
 _ENCODER: Final = msgspec.json.Encoder()
 # What most policies say most of the time, as most runtimes write it. Every seam admits it,
 # so that who meets one of these texts need not read it.
-CONSENTS: Final[Mapping[Half, frozenset[bytes]]] = {
-    Half.BEFORE: frozenset({b'{"action":"proceed"}', b'{"action": "proceed"}'}),
-    Half.AFTER: frozenset({b'{"action":"pass"}', b'{"action": "pass"}'}),
+CONSENTS: Final[Mapping[Half, tuple[bytes, ...]]] = {
+    Half.BEFORE: (b'{"action":"proceed"}', b'{"action": "proceed"}'),
+    Half.AFTER: (b'{"action":"pass"}', b'{"action": "pass"}'),
 }
 _ADMITTED: Final[Mapping[tuple[Seam, Half], Mapping[str, Action]]] = {
     (seam, half): {action.value: action for action in half_row.admits}

@@ -344,13 +344,13 @@ class Gate:
         check_input: Callable[[State], str | None] | None = None,
     ) -> Asking:
         return Asking(
-            services=ConsultationServices(context, self._policies.models),
-            warn=context.warn_of_policy,
-            attempt=context.attempt if attempt is None else attempt,
-            max_attempts=self._max_attempts if max_attempts is None else max_attempts,
-            patience=self._policies.patience,
-            retry_refused=retry_refused,
-            check_input=check_input,
+            ConsultationServices(context, self._policies.models),
+            context.warn_of_policy,
+            context.attempt if attempt is None else attempt,
+            self._max_attempts if max_attempts is None else max_attempts,
+            self._policies.patience,
+            retry_refused,
+            check_input,
         )
 
     async def _before(

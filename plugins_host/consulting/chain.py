@@ -28,9 +28,6 @@ from plugins_host.payload import EMPTY, Payload
 from plugins_host.seams import Half, Seam, Subject
 from plugins_host.verdicts import Verdict
 
-CONSENT: Final[Mapping[Half, str]] = {Half.BEFORE: "proceed", Half.AFTER: "pass"}
-"""The word with which a half lets things be."""
-
 _WALKED_ON: Final = Fault("its plugin asked others after it had settled the matter")
 _LEFT_OUT: Final = Fault(
     "its plugin did not ask it, although nobody had settled the matter"
@@ -140,10 +137,11 @@ async def _ask_all(
                 )
             except Exception as error:
                 raise walk.unanswered(links[done], asked, error) from error
-            if type(answer) is Raw and bytes(answer) in question.consents:
+            if type(answer) is Raw and answer in question.consents:
                 done += len(asked)
                 if watch is not None:
-                    walk.tell(watch, asked, CONSENT[walk.half], began)
+                    seconds = perf_counter() - began
+                    watch.answered(walk.seam, walk.half, asked, question.consent, seconds)
                 continue
             answers = [answer]
             if len(asked) > 1:
@@ -155,7 +153,9 @@ async def _ask_all(
                 verdict = walk.read(link, said)
                 if watch is not None:
                     tag = str(verdict.__struct_config__.tag)
-                    walk.tell(watch, (link.component_type,), tag, began)
+                    who = (link.component_type,)
+                    seconds = perf_counter() - began
+                    watch.answered(walk.seam, walk.half, who, tag, seconds)
                 settled = weigh(walk, link, verdict)
                 if settled is not None:
                     if said is not answers[-1]:

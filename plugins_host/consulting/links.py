@@ -53,7 +53,12 @@ class Watch(Protocol):
     """Whoever counts what policies say. Called in passing: must neither wait nor raise."""
 
     def answered(
-        self, seam: Seam, half: Half, components: Sequence[str], action: str, seconds: float
+        self,
+        seam: Seam,
+        half: Half,
+        components: tuple[str, ...],
+        action: str,
+        seconds: float,
     ) -> None:
         """These said ``action``; the frame in which they did took so long."""
         ...

@@ -6,7 +6,7 @@ that is never silent is told to ``asking.warn``.
 """
 
 from collections.abc import Sequence
-from time import perf_counter
+from functools import lru_cache
 from typing import Final, assert_never
 
 import msgspec
@@ -52,7 +52,9 @@ from plugins_host.verdicts import (
 _ENCODE: Final = msgspec.json.Encoder().encode
 
 _INPUT_ALONE: Final = (Shown.INPUT,)
-_SHOWING_INPUT: Final = b'%b,"subject":%b,"input":%b,"attempt":%d,"maxAttempts":%d}'
+_OUTCOME_ALONE: Final = (Shown.OUTCOME,)
+_SUBJECT: Final = b',"subject":'
+_SUCCEEDED: Final = b',"outcome":{"ok":true,"value":'
 
 
 class Walk(Struct, eq=False):
@@ -78,22 +80,25 @@ class Walk(Struct, eq=False):
         """
         if self.text:
             return head + self.text
-        asking, place = self.asking, self.place
+        asking, place, outcome = self.asking, self.place, self.outcome
         begin = head if place.sole else b""
         subject = _ENCODE(self.subject)
-        attempts = (asking.attempt, asking.max_attempts)
+        tail = _attempts(asking.attempt, asking.max_attempts)
+        # Most questions are of two forms, and put together at once: the loop over what is
+        # shown would be a twentieth of asking.
         if place.shows == _INPUT_ALONE:
-            # Most questions: put together at once, which is a twentieth of asking.
-            text = _SHOWING_INPUT % (begin, subject, self.given.raw, *attempts)
+            parts = [begin, _SUBJECT, subject, b',"input":', self.given.raw, tail]
+        elif place.shows == _OUTCOME_ALONE and type(outcome) is Succeeded:
+            parts = [begin, _SUBJECT, subject, _SUCCEEDED, outcome.value.raw, b"}", tail]
         else:
-            parts = [begin, b',"subject":', subject]
+            parts = [begin, _SUBJECT, subject]
             for what in place.shows:
                 if what is Shown.INPUT:
                     parts += (b',"input":', self.given.raw)
                 else:
-                    parts += (b',"outcome":', *_encode_outcome(self.outcome))
-            parts.append(b',"attempt":%d,"maxAttempts":%d}' % attempts)
-            text = b"".join(parts)
+                    parts += (b',"outcome":', *_encode_outcome(outcome))
+            parts.append(tail)
+        text = b"".join(parts)
         if self.place.sole:
             return text
         self.text = text
@@ -239,13 +244,6 @@ class Walk(Struct, eq=False):
             return f"the model call of {node}"
         return node
 
-    def tell(
-        self, watch: Watch, components: Sequence[str], action: str, began: float
-    ) -> None:
-        """Tell whoever counts what was said."""
-        seconds = perf_counter() - began
-        watch.answered(self.seam, self.half, components, action, seconds)
-
     def failure(
         self, link: Link, cause: Fault, suspects: Sequence[str] = ()
     ) -> MiddlewareFailure:
@@ -310,6 +308,12 @@ def weigh_after(walk: Walk, link: Link, verdict: Verdict) -> AfterOutcome | None
             raise AssertionError(verdict)
         case _:
             assert_never(verdict)
+
+
+@lru_cache(maxsize=64)
+def _attempts(attempt: int, most: int) -> bytes:
+    """How a question ends."""
+    return b',"attempt":%d,"maxAttempts":%d}' % (attempt, most)
 
 
 def _encode_outcome(outcome: Outcome | None) -> tuple[bytes, bytes, bytes]:

@@ -20,45 +20,47 @@ class Outbox:
     """Frames on their way to a pipe.
 
     Attributes:
+        waiting: What is not written yet.
+        awake: Whether the thread looks after it.
         gone: Nobody reads the pipe any more.
     """
 
     __slots__ = (
-        "_awake",
-        "_frames",
         "_lock",
         "_started",
         "_target",
         "_turn",
         "_wake",
+        "awake",
         "gone",
+        "waiting",
     )
 
     def __init__(self, target: int) -> None:
         self.gone = False
         self._target = target
-        self._frames: list[bytes] = []
+        self.waiting: list[bytes] = []
         self._lock = allocate_lock()
         self._started = False
-        self._awake = False
+        self.awake = False
         self._turn = 0
         self._wake = allocate_lock()
 
     def put(self, frame: bytes) -> None:
         """Add a frame, to be written by the next `flush`."""
-        self._frames.append(frame)
+        self.waiting.append(frame)
 
     def flush(self) -> None:
         """Write all there is. Blocks while the pipe is full."""
         self._turn += 1
-        if self._frames:
+        if self.waiting:
             self._write()
 
     def _write(self) -> None:
         with self._lock:
             # One step each, so that a frame put meanwhile is in the one or in the other.
-            frames = self._frames[:]
-            del self._frames[: len(frames)]
+            frames = self.waiting[:]
+            del self.waiting[: len(frames)]
             if not frames:
                 return
             frames.append(b"")
@@ -75,22 +77,22 @@ class Outbox:
 
     def look_after(self) -> None:
         """What is waiting may have to wait for long: see to it that it does not."""
-        if self._awake or not self._frames:
+        if self.awake or not self.waiting:
             return
         if not self._started:
             self._started = True
             self._wake.acquire()
             start_new_thread(self._look, ())
         with self._lock:
-            if not self._awake:
-                self._awake = True
+            if not self.awake:
+                self.awake = True
                 self._wake.release()
 
     def _look(self) -> None:  # pragma: no cover  coverage does not look into this thread
         while True:
             self._wake.acquire()
             while self._still_needed():
-                if self._frames:
+                if self.waiting:
                     self._write()
 
     def _still_needed(self) -> bool:  # pragma: no cover  the same thread
@@ -100,6 +102,6 @@ class Outbox:
         with self._lock:
             # Asleep first and then a look: who puts a frame after the look sees that it has
             # to wake us, and who put one before is seen.
-            self._awake = False
-            self._awake = self._turn != seen or bool(self._frames)
-            return self._awake
+            self.awake = False
+            self.awake = self._turn != seen or bool(self.waiting)
+            return self.awake

@@ -843,7 +843,12 @@ class Counted:
         self.seen: list[tuple[str, ...]] = []
 
     def answered(
-        self, seam: Seam, half: Half, components: Sequence[str], action: str, seconds: float
+        self,
+        seam: Seam,
+        half: Half,
+        components: tuple[str, ...],
+        action: str,
+        seconds: float,
     ) -> None:
         assert seconds >= 0
         self.seen.append((seam, half, *components, action))

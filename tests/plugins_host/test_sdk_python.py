@@ -262,8 +262,9 @@ def test_a_plain_handler_cannot_await_and_hears_what_to_write(start: Start) -> N
 # --- one loop, many questions -----------------------------------------------------------
 
 
+@pytest.mark.parametrize("verb", ["before", "consult"])
 def test_an_answer_does_not_wait_for_a_plain_handler_that_comes_after_it(
-    start: Start, tmp_path: Path
+    start: Start, tmp_path: Path, verb: str
 ) -> None:
     gate = tmp_path / "gate"
     plugin = start(
@@ -275,8 +276,13 @@ def test_an_answer_does_not_wait_for_a_plain_handler_that_comes_after_it(
         )
     )
 
-    quick = {"id": "quick", "method": "before", "params": asked()}
-    slow = {"id": "slow", "method": "before", "params": asked(input={"wait": True})}
+    def params(given: dict[str, Any]) -> dict[str, Any]:
+        if verb == "before":
+            return asked(input=given)
+        return consult("toolCall", "before", "P", "P", input=given)
+
+    quick = {"id": "quick", "method": verb, "params": params({})}
+    slow = {"id": "slow", "method": verb, "params": params({"wait": True})}
     for _ in range(3):
         plugin.send(*[quick] * 10, slow)
         before = [plugin.receive()["id"] for _ in range(10)]

@@ -40,7 +40,7 @@ def told(
 def test_a_run_as_it_is_told() -> None:
     policies = PolicyCounts()
     for action in ("proceed", "reject", "proceed"):
-        policies.answered(Seam.TOOL_CALL, Half.BEFORE, ["Gate"], action, 0.01)
+        policies.answered(Seam.TOOL_CALL, Half.BEFORE, ("Gate",), action, 0.01)
     policies.failed(Seam.TOOL_CALL, Half.AFTER, "Gate")
     inside = ("each", 0, "ask")
     happened: list[tuple[float, Event]] = [

@@ -59,7 +59,7 @@ async def test_a_watcher_is_told_everything_and_then_only_what_changed(
         assert (row["flow"], row["status"], row["node"]) == ("f", "running", "work")
         await trio.sleep(1)
         assert told(watcher) == {}
-        counts.answered(Seam.NODE, Half.BEFORE, ["Gate"], "proceed", 0.002)
+        counts.answered(Seam.NODE, Half.BEFORE, ("Gate",), "proceed", 0.002)
         second = begin(runs)
         first.cancel()
         await trio.sleep(1)
