@@ -11,6 +11,7 @@ No URL, retry or time-out is known here: those are decisions of who calls.
     asking     a request sent, up to the head of its answer
     dial       before there is one: what can go wrong, and TLS
     sse        event streams
+    bursts     small sends of one turn of the loop, made together
 """
 
 from heddle.http.asking import ask

@@ -20,6 +20,8 @@ from typing import Any, ClassVar, Final, Protocol
 import httptools
 import trio
 
+from heddle.http.bursts import SMALL, bursts_of_this_loop
+
 # More than any provider sends; endless headers must not become memory.
 MAX_HEAD: Final = 64 * 1024
 # A long answer with reasoning and a document in it is some megabytes.
@@ -105,7 +107,18 @@ class Wire(Protocol):
 class SocketWire:
     """A wire on a raw non-blocking socket."""
 
-    __slots__ = ("_drained", "_marked", "_reads", "_sent", "_socket")
+    __slots__ = (
+        "_bursts",
+        "_drained",
+        "_failed",
+        "_left",
+        "_marked",
+        "_reads",
+        "_sent",
+        "_socket",
+        "_waiting",
+        "_woken",
+    )
 
     # That it was closed so soon is unlikely, and noticed without harm: see `undelivered`.
     trusted: ClassVar[float] = 1.0
@@ -118,9 +131,18 @@ class SocketWire:
         self._sent = 0
         self._marked = 0
         self._drained = False
+        self._bursts = bursts_of_this_loop()
+        # What waits for others to be sent, what of it did not go then, and why.
+        self._waiting = self._left = b""
+        self._failed: ConnectionBroken | None = None
+        self._woken = False
 
     def send_now(self, data: bytes, /) -> int:
         self._drained = True
+        if self._bursts is not None and len(data) <= SMALL:
+            self._waiting = data
+            self._bursts.add(self)
+            return len(data)
         try:
             sent = self._socket.send(data)
         except BlockingIOError:
@@ -129,6 +151,40 @@ class SocketWire:
             raise _broken(error) from error
         self._sent += sent
         return sent
+
+    def send_waiting(self) -> None:
+        """Send what waits for others."""
+        data, self._waiting = self._waiting, b""
+        if not data:
+            return
+        sent = 0
+        try:
+            sent = self._socket.send(data)
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            self._failed = _broken(error)
+        self._sent += sent
+        if sent < len(data):
+            self._left = data[sent:]
+            if self._bursts is not None:
+                self._bursts.wake(self)
+
+    def resume(self) -> None:
+        """Wake the task that reads, if there is something left to be sent."""
+        if self._left and self._socket.fileno() >= 0:
+            trio.lowlevel.notify_closing(self._socket)
+
+    async def _send_left(self) -> None:
+        left, self._left = self._left, b""
+        if self._failed is None:
+            try:
+                await self.send_rest(left)
+            except ConnectionBroken as broken:
+                self._failed = broken
+        # Who hangs up on a request may have said why.
+        if self._failed is not None and self.quiet():
+            raise self._failed
 
     async def send_rest(self, data: bytes) -> None:
         rest = memoryview(data)
@@ -153,7 +209,15 @@ class SocketWire:
                     self._reads = 0
                     if self._socket.fileno() < 0:
                         raise ConnectionBroken(_ENDED)
-                    await trio.lowlevel.wait_readable(self._socket)
+                    if self._left:
+                        await self._send_left()
+                    try:
+                        await trio.lowlevel.wait_readable(self._socket)
+                    except trio.ClosedResourceError:
+                        if not self._left or self._woken:
+                            raise
+                    if self._left:
+                        continue
                 elif self._reads >= _READS_IN_A_ROW:
                     self._reads = 0
                     await trio.lowlevel.checkpoint()
@@ -164,9 +228,11 @@ class SocketWire:
                     continue
                 self._reads += 1
                 self._drained = len(data) < _READ
+                if not data and self._failed is not None:
+                    raise self._failed
                 return data
         except OSError as error:
-            raise _broken(error) from error
+            raise self._failed or _broken(error) from error
         except trio.ClosedResourceError as error:
             raise ConnectionBroken(_ENDED) from error
 
@@ -181,6 +247,7 @@ class SocketWire:
 
     def mark(self) -> None:
         self._marked = self._sent
+        self._woken = False
 
     def undelivered(self, *, aborted: bool) -> bool:
         if self._sent == self._marked:
@@ -190,9 +257,11 @@ class SocketWire:
         return acknowledged is not None and acknowledged <= self._marked + 1
 
     def wake(self) -> None:
+        self._woken = True
         trio.lowlevel.notify_closing(self._socket)
 
     def close(self) -> None:
+        self._waiting = b""
         if self._socket.fileno() >= 0:
             trio.lowlevel.notify_closing(self._socket)
             self._socket.close()

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from heddle import launch
 from heddle.engine.faults import RunFailed
+from heddle.http.bursts import open_bursts
 from heddle.installation import Installed
 from heddle.launch import RunOptions
 from heddle.policy_counts import PolicyCounts
@@ -263,7 +264,7 @@ async def serve(
     orders = Orders()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(watch, orders)
-        with orders.starting:
+        with orders.starting, open_bursts():
             async with open_service(loaded, log, peers) as service:
                 await _serve(service, bind, log, ready, orders)
         nursery.cancel_scope.cancel()

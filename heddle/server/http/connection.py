@@ -366,11 +366,16 @@ class Connection:
             case Response():
                 self.phase = Phase.ANSWERING
                 keep, data = self._encode(request, answer)
-                if not self.wire.send_at_once(data):
-                    await self.wire.finish_sending()
                 if keep and request.body.finished:
+                    # Unless another request is here already, to read is what comes next.
+                    last = self._at == len(self._buffer)
+                    send = self.wire.send_soon if last else self.wire.send_at_once
+                    if not send(data):
+                        await self.wire.finish_sending()
                     self._late = None
                     return True
+                if not self.wire.send_at_once(data):
+                    await self.wire.finish_sending()
                 return await self._after(request, keep=keep)
             case StreamedResponse():
                 return await self._stream(request, answer)

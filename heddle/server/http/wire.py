@@ -14,6 +14,7 @@ from typing import Final
 import trio
 from trio.abc import HalfCloseableStream, Stream
 
+from heddle.http.bursts import SMALL, bursts_of_this_loop
 from heddle.server.http.deadlines import Deadlines
 from heddle.server.http.limits import Limits
 
@@ -102,6 +103,14 @@ class Wire(ABC):
         """Do what `send_at_once` could not; `Gone` when the client is."""
         ...
 
+    def send_soon(self, data: bytes) -> bool:
+        """`send_at_once`, or in this turn of the event loop together with what others send.
+
+        What is done next on the wire must be `receive` or the end of the connection: those
+        send what could not be sent then.
+        """
+        return self.send_at_once(data)
+
     async def send(self, data: bytes) -> None:
         """Send all of ``data``; `Gone` when the client is."""
         if not self.send_at_once(data):
@@ -138,13 +147,20 @@ class Wire(ABC):
 
 
 class SocketWire(Wire):
-    """A wire on a raw non-blocking socket."""
+    """A wire on a raw non-blocking socket.
 
-    __slots__ = ("_socket",)
+    What waits for others to be sent (`heddle.http.bursts`) and then does not go whole is
+    left for the task that reads next, which is woken for it.
+    """
+
+    __slots__ = ("_bursts", "_left", "_socket", "_waiting")
 
     def __init__(self, sock: socket.socket, deadlines: Deadlines, limits: Limits) -> None:
         super().__init__(deadlines, limits, sock)
         self._socket = sock
+        self._bursts = bursts_of_this_loop()
+        self._waiting = b""
+        self._left = False
 
     async def prepare(self, until: float) -> None:
         pass
@@ -156,9 +172,18 @@ class SocketWire(Wire):
             self._deadlines.sooner(until)
         try:
             while True:
+                if self._left:
+                    await self._send_left(until)
                 # A client has rarely sent the next thing by the time it is asked for, so
                 # the wait comes first.
-                await trio.lowlevel.wait_readable(sock)
+                try:
+                    await trio.lowlevel.wait_readable(sock)
+                except trio.ClosedResourceError:
+                    if self._left and sock.fileno() >= 0:
+                        continue
+                    raise
+                if self._left:
+                    continue
                 try:
                     data = sock.recv(READ)
                 except BlockingIOError:
@@ -170,7 +195,49 @@ class SocketWire(Wire):
         finally:
             self.read_until = inf
 
+    async def _send_left(self, until: float) -> None:
+        # Whoever has not had its answer is not late with its next request.
+        self.read_until = inf
+        try:
+            await self.finish_sending()
+        except trio.Cancelled:
+            self._left = True
+            raise
+        self.wait_to_read(until)
+
+    def send_soon(self, data: bytes) -> bool:
+        if self._bursts is None or self._waiting or self._left or len(data) > SMALL:
+            return self.send_at_once(data)
+        self._waiting = data
+        self._bursts.add(self)
+        return True
+
+    def send_waiting(self) -> None:
+        """Send what waits for others."""
+        data, self._waiting = self._waiting, b""
+        if not data:
+            return
+        sent = 0
+        # What was wrong is met again by who sends what is left.
+        with suppress(OSError):
+            sent = self._socket.send(data)
+        if sent < len(data):
+            self.torn = sent > 0
+            self._rest = memoryview(data)[sent:]
+            self._left = True
+            if self._bursts is not None:
+                self._bursts.wake(self)
+
+    def resume(self) -> None:
+        """Wake the task that reads, if there is something left to be sent."""
+        if self._left and self._socket.fileno() >= 0:
+            trio.lowlevel.notify_closing(self._socket)
+
     def send_at_once(self, data: bytes) -> bool:
+        if self._waiting or self._left:
+            data = b"".join((self._rest, self._waiting, data))
+            self._waiting = b""
+            self._left = False
         sent = 0
         if self._writes < _IN_A_ROW:
             try:
@@ -181,13 +248,16 @@ class SocketWire(Wire):
                 raise Gone from error
             if sent == len(data):
                 self._writes += 1
+                self.torn = False
+                self._rest = _NOTHING
                 return True
-        self.torn = sent > 0
+        self.torn = self.torn or sent > 0
         self._rest = memoryview(data)[sent:]
         return False
 
     async def finish_sending(self) -> None:
         rest, self._rest = self._rest, _NOTHING
+        self._left = False
         if self._writes >= _IN_A_ROW:
             self._writes = 0
             await trio.lowlevel.checkpoint()
@@ -207,9 +277,13 @@ class SocketWire(Wire):
         except (OSError, trio.ClosedResourceError) as error:
             raise Gone from error
         finally:
+            self._rest = rest
             self.write_until = inf
 
     async def end_sending(self) -> None:
+        self.send_waiting()
+        if self._left:
+            await self._send_left(inf)
         try:
             self._socket.shutdown(socket.SHUT_WR)
         except OSError as error:
@@ -218,12 +292,20 @@ class SocketWire(Wire):
     async def abort(self) -> None:
         if self._socket.fileno() < 0:
             return
+        self.send_waiting()
         with suppress(OSError):
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABORT)
         self._close()
 
     async def close(self) -> None:
-        self._close()
+        self.send_waiting()
+        try:
+            if self._left:
+                # The deadlines of the connection are over with its task.
+                with trio.move_on_after(self._limits.linger_timeout), suppress(Gone):
+                    await self._send_left(inf)
+        finally:
+            self._close()
 
     def _close(self) -> None:
         if self._socket.fileno() >= 0:
