@@ -17,8 +17,8 @@ import trio
 from msgspec import Struct
 
 from heddle import launch, preparing
-from heddle.cli.live import Live
-from heddle.cli.readers import Reader, Silent
+from heddle.cli.live.reader import Live
+from heddle.cli.reporting.readers import Reader, Silent
 from heddle.cli.session import Session
 from heddle.events import (
     Event,

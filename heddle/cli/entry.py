@@ -18,8 +18,8 @@ from heddle.cli import first_light
 from heddle.cli.commands import heddle
 from heddle.cli.exits import Interrupted, WrongUsage, output_failed, status_of, told
 from heddle.cli.options import Settings
-from heddle.cli.wording import fit
-from heddle.cli.wrapping import width_of_stderr, wrapped
+from heddle.cli.text.wording import fit
+from heddle.cli.text.wrapping import width_of_stderr, wrapped
 from plugins_host import shortage
 
 # What writing to stdout ends in; with a file's name it is about that file.
@@ -80,7 +80,7 @@ def _end(error: BaseException, settings: Settings) -> int:
 
 def as_json(error: BaseException) -> str:
     """An error as the last of the lines that ``--json`` is for."""
-    from heddle.cli.frames import error_frame
+    from heddle.cli.reporting.frames import error_frame
 
     return error_frame(error).decode().rstrip("\n")
 

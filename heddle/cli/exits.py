@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from signal import Signals
 from typing import Final
 
-from heddle.cli.wording import fit
-from heddle.cli.wrapping import wrapped
+from heddle.cli.text.wording import fit
+from heddle.cli.text.wrapping import wrapped
 from plugins_host import Fault, sentence
 
 

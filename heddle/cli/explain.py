@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from heddle.cli.options import debug_option
-from heddle.cli.reading import read_flow
-from heddle.cli.wording import fit_json
+from heddle.cli.reading.flows import read_flow
+from heddle.cli.text.wording import fit_json
 from heddle.flags import (
     COUNT,
     components_option,
@@ -118,7 +118,7 @@ def show(told: "Explanation", width: int) -> None:
         return
     from rich.console import Console
 
-    from heddle.cli.telling import as_text
+    from heddle.cli.live.telling import as_text
 
     console = Console(file=sys.stdout, highlight=False, soft_wrap=True)
     for spans in lines:

@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from heddle.cli.drawing.widths import cells, wrapped
-from heddle.cli.telling import STYLES, Spans, counted
-from heddle.cli.wording import line
+from heddle.cli.live.telling import STYLES, Spans, counted
+from heddle.cli.text.wording import line
 from heddle.preview.explanation import Explanation
 from heddle.preview.policies import Policy
 from heddle.preview.seams import MAX_PLACES, Place

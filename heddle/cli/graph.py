@@ -11,7 +11,7 @@ import click
 
 from heddle.cli.exits import OutputFailed
 from heddle.cli.options import GuessedChoice, debug_option
-from heddle.cli.reading import read_flow
+from heddle.cli.reading.flows import read_flow
 from heddle.flags import COUNT, components_option, flow_format_option, plugin_options
 
 if TYPE_CHECKING:

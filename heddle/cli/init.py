@@ -13,7 +13,7 @@ import click
 from heddle.cli.exits import WrongUsage
 from heddle.cli.new_files import NewFile, write_project
 from heddle.cli.options import debug_option
-from heddle.cli.wording import line
+from heddle.cli.text.wording import line
 
 TEMPLATE: Final = Path(__file__).parent / "demo"
 # What is written, and whether it can be run.

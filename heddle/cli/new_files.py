@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from heddle.cli.exits import WrongUsage
-from heddle.cli.wording import line
+from heddle.cli.text.wording import line
 from plugins_host import Fault
 
 

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from heddle.cli import first_light
 from heddle.cli.exits import WrongUsage, output_failed
-from heddle.cli.inputs import check_format, misspelt
-from heddle.cli.wording import fit_json
+from heddle.cli.reading.inputs import check_format, misspelt
+from heddle.cli.text.wording import fit_json
 from plugins_host import Fault, one_of
 
 if TYPE_CHECKING:
-    from heddle.cli.encoded import Encoded
-    from heddle.cli.readers import Reader
+    from heddle.cli.reporting.encoded import Encoded
+    from heddle.cli.reporting.readers import Reader
     from heddle.installation import Installed
     from heddle.launch import Engine, RunOptions
     from heddle.policy_counts import PolicyCounts
     from heddle.preparing import Prepared
 
-# The protocol of `heddle.cli.frames`; others are those of encoders.
+# The protocol of `heddle.cli.reporting.frames`; others are those of encoders.
 OWN_PROTOCOL: Final = "heddle"
 
 
@@ -59,8 +59,8 @@ def run_once(source: Source, options: "RunOptions", stdout: int, how: Telling) -
     import trio
 
     from heddle import launch
-    from heddle.cli.logs import told_to
-    from heddle.cli.plain import overheard, warning
+    from heddle.cli.reporting.logs import told_to
+    from heddle.cli.reporting.plain import overheard, warning
     from heddle.cli.session import Session
     from heddle.policy_counts import PolicyCounts
 
@@ -71,7 +71,7 @@ def run_once(source: Source, options: "RunOptions", stdout: int, how: Telling) -
     reader: Reader
     if how.interactive:
         # It knows how to draw answers, which few runs need.
-        from heddle.cli.talk import Talk
+        from heddle.cli.chat.talk import Talk
 
         talk = Talk(prepared, stdout, verbose=how.verbose, quiet=how.quiet, shown=shown)
         reader = talk.reader
@@ -186,14 +186,14 @@ def load(
         return installed, prepared
     except Fault as error:
         if frames is not None:
-            from heddle.cli.frames import error_frame
+            from heddle.cli.reporting.frames import error_frame
 
             with suppress(OSError):  # the error itself is told on stderr
                 os.write(frames, error_frame(error))
         for_programs = how.as_json or frames is not None
         if for_programs or not isinstance(error, DocumentError):
             raise
-        from heddle.cli.problems import refusal
+        from heddle.cli.reading.problems import refusal
 
         raise refusal(error, source.flow, source.format, formats) from error
 
@@ -209,13 +209,13 @@ def choose(
     stdout: int,
 ) -> "Reader":
     """Who reads the events."""
-    from heddle.cli import readers
-    from heddle.cli.plain import PlainLines
+    from heddle.cli.reporting import readers
+    from heddle.cli.reporting.plain import PlainLines
 
     if how.protocol == OWN_PROTOCOL:
         return readers.Frames(stop, stdout)
     if how.protocol is not None:
-        from heddle.cli.encoded import Encoded
+        from heddle.cli.reporting.encoded import Encoded
 
         return Encoded(stop, stdout)
     if how.quiet or sys.stderr is None:
@@ -224,7 +224,7 @@ def choose(
         return readers.JsonLines(stop, shown=shown)
     lines = PlainLines(verbose=how.verbose, shown=frozenset(shown))
     if first_light.is_animated():
-        from heddle.cli.live import Live
+        from heddle.cli.live.reader import Live
 
         everything = lines if how.verbose or traced else None
         return Live(title, policies, verbose=everything, shown=shown)
@@ -233,7 +233,7 @@ def choose(
 
 def encoded(reader: "Reader") -> "Encoded":
     """The reader that `choose` made for an encoder."""
-    from heddle.cli.encoded import Encoded
+    from heddle.cli.reporting.encoded import Encoded
 
     assert isinstance(reader, Encoded)
     return reader
@@ -243,7 +243,7 @@ def print_result(result: dict[str, Any], stdout: int) -> None:
     """Print the final state: indented for a person, on one line for a program."""
     import msgspec
 
-    from heddle.cli.outlet import write_all
+    from heddle.cli.terminal.outlet import write_all
 
     encoded = msgspec.json.encode(result)
     if os.isatty(stdout):

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from heddle.cli.options import debug_option, is_debugging
-from heddle.cli.wording import fit, line
+from heddle.cli.text.wording import fit, line
 from heddle.flags import plugin_settings_options, plugin_timeout_option
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def command(
 
     import trio
 
-    from heddle.cli.logs import told_to
+    from heddle.cli.reporting.logs import told_to
     from heddle.cli.session import Session
     from plugins_host import check_plugin
 

@@ -16,7 +16,7 @@ import click
 from heddle.cli.exits import WrongUsage
 from heddle.cli.new_files import NewFile, write_project
 from heddle.cli.options import GuessedChoice, debug_option
-from heddle.cli.wording import line
+from heddle.cli.text.wording import line
 
 TEMPLATES: Final = Path(__file__).parent / "plugins"
 

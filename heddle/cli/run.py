@@ -10,10 +10,10 @@ from typing import Any
 import click
 
 from heddle.cli.exits import WrongUsage
-from heddle.cli.inputs import read_input
 from heddle.cli.one_run import Source, Telling, run_once
 from heddle.cli.options import debug_option, is_debugging, json_option
-from heddle.cli.own_stdout import own_stdout
+from heddle.cli.reading.inputs import read_input
+from heddle.cli.terminal.own_stdout import own_stdout
 from heddle.flags import components_option, engine_options, format_option
 
 

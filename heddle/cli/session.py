@@ -24,7 +24,7 @@ from typing import Final, Generic, TypeVar
 import trio
 
 from heddle.cli.exits import INTERRUPTIONS, Interrupted
-from heddle.cli.outlet import Outlet
+from heddle.cli.terminal.outlet import Outlet
 
 Result = TypeVar("Result")
 

@@ -3,9 +3,9 @@
 import click
 
 from heddle.cli.options import debug_option
-from heddle.cli.problems import Texts, check, locate, tell
-from heddle.cli.reading import read_plugins
-from heddle.cli.wording import fit_json
+from heddle.cli.reading.flows import read_plugins
+from heddle.cli.reading.problems import Texts, check, locate, tell
+from heddle.cli.text.wording import fit_json
 from heddle.flags import components_option, format_option, plugin_options
 
 

@@ -4,9 +4,9 @@ import re
 from pathlib import Path
 from typing import Final
 
-from heddle.cli import said_before
-from heddle.cli.chat_commands import COMMANDS
-from heddle.cli.line_editor import KEYS
+from heddle.cli.chat import said_before
+from heddle.cli.chat.commands import COMMANDS
+from heddle.cli.chat.line_editor import KEYS
 from tests.heddle.cli.conftest import COMMAND, surroundings
 from tests.support.screen import Screen
 

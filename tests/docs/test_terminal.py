@@ -83,7 +83,7 @@ def test_every_claim_is_held_by_a_test() -> None:
 
 
 def test_what_the_page_says_of_time_is_what_is_kept() -> None:
-    from heddle.cli.live import EACH, SHARE
+    from heddle.cli.live.reader import EACH, SHARE
 
     assert "at most ten times a second" in PAGE.replace("\n  ", " ")
     assert EACH == 0.1

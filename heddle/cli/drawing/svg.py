@@ -15,7 +15,7 @@ from heddle.cli.drawing.layers import Chain, Link, arrange
 from heddle.cli.drawing.letters import wide
 from heddle.cli.drawing.spacing import spaced
 from heddle.cli.drawing.widths import cut
-from heddle.cli.wording import line
+from heddle.cli.text.wording import line
 from heddle.preview.sketch import Box, Line, Look, Sketch, Style
 
 # What XML has no place for, beside what `line` made fit already.

@@ -2,7 +2,7 @@
 
 from rich.cells import cell_len, chop_cells, set_cell_size
 
-from heddle.cli.wording import line
+from heddle.cli.text.wording import line
 
 
 def cells(text: str) -> int:

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heddle.cli import streamed
-from heddle.cli.as_written import WORDS, rows_of
-from heddle.cli.markdown import Row, TopBlock, top_blocks
-from heddle.cli.markdown_lines import cells
-from heddle.cli.streamed import MOST_READ, Streamed
+from heddle.cli.text import streamed
+from heddle.cli.text.as_written import WORDS, rows_of
+from heddle.cli.text.markdown import Row, TopBlock, top_blocks
+from heddle.cli.text.markdown_lines import cells
+from heddle.cli.text.streamed import MOST_READ, Streamed
 
 HEAD = "| id | name |\n|---|---|\n"
 MANY = 3_000

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from heddle.cli.chat import Answer, answer_of
+from heddle.cli.chat.loop import Answer, answer_of
 from heddle.preparing import load
 from tests.heddle.cli.conftest import (
     COMMAND,

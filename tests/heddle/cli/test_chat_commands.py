@@ -2,7 +2,7 @@
 
 import pytest
 
-from heddle.cli.chat_commands import (
+from heddle.cli.chat.commands import (
     COMMANDS,
     OTHER_NAMES,
     Command,

@@ -14,8 +14,8 @@ import pytest
 import trio
 import trio.lowlevel
 
-from heddle.cli.chat_commands import COMMANDS
-from heddle.cli.line_editor import KEYS
+from heddle.cli.chat.commands import COMMANDS
+from heddle.cli.chat.line_editor import KEYS
 from tests.heddle.cli.conftest import (
     COMMAND,
     WriteFlow,

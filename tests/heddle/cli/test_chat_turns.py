@@ -1,6 +1,6 @@
 """What the next run of a chat is told of the turns before it."""
 
-from heddle.cli.chat_turns import Turns
+from heddle.cli.chat.turns import Turns
 from heddle.events import MessageSaid
 from plugins_host import Message
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from heddle.cli.chat import Answer
-from heddle.cli.chat_view import CALLS_SHOWN, TurnView
+from heddle.cli.chat.loop import Answer
+from heddle.cli.chat.view import CALLS_SHOWN, TurnView
 from heddle.events import (
     ErrorInfo,
     Event,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from heddle.cli.problems import Texts, check, locate
+from heddle.cli.reading.problems import Texts, check, locate
 from heddle.installation import NOTHING
 from heddle.preparing import prepare, supply
 from heddle.spec import FORMATS, DocumentError, Supplied, read_supplied

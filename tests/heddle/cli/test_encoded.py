@@ -142,7 +142,7 @@ async def test_an_encoder_that_is_too_far_behind_is_given_up(
 ) -> None:
     import trio
 
-    from heddle.cli import encoded
+    from heddle.cli.reporting import encoded
     from heddle.events import TokenDelta
     from plugins_host import Encoder, HandlerTable, InProcessPlugin
 

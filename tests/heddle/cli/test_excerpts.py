@@ -1,4 +1,4 @@
-from heddle.cli.excerpts import WIDTH, excerpt
+from heddle.cli.reading.excerpts import WIDTH, excerpt
 from heddle.spec.places import Span
 
 

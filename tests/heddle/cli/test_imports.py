@@ -20,7 +20,7 @@ NEVER = {
     "trio_websocket",
     "yaml",
     "heddle.server",
-    "heddle.cli.live",
+    "heddle.cli.live.reader",
 }
 TOOLS = {"heddle.tools"}
 
@@ -92,4 +92,4 @@ def test_a_chat_in_a_pipe_loads_nothing_of_one_on_a_terminal(
 ) -> None:
     modules = loaded(tmp_path, "run", "-i", flow())
     assert not modules & NEVER
-    assert "heddle.cli.chat_plain" in modules
+    assert "heddle.cli.chat.plain" in modules

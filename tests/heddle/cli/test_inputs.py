@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from heddle.cli.exits import WrongUsage
-from heddle.cli.inputs import MAX_INPUT, misspelt, read_input
+from heddle.cli.reading.inputs import MAX_INPUT, misspelt, read_input
 from heddle.spec import Property
 
 

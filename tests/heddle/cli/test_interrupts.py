@@ -5,8 +5,8 @@ import signal
 import pytest
 import trio
 
-from heddle.cli.interrupts import Interrupts
 from heddle.cli.session import Session
+from heddle.cli.terminal.interrupts import Interrupts
 
 
 async def test_the_first_interrupt_cancels_and_the_second_is_for_the_program() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from heddle.cli.exits import OutputFailed
-from heddle.cli.readers import JsonLines
+from heddle.cli.reporting.readers import JsonLines
 from heddle.events import FlowStarted
 from tests.heddle.cli.conftest import Heddle, WriteFlow, WriteTool, tool_node
 

@@ -12,7 +12,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from heddle.cli.live import EACH, SHARE, Live
+from heddle.cli.live.reader import EACH, SHARE, Live
 from heddle.policy_counts import PolicyCounts
 from tests.conformance.policies.staging import alive
 from tests.heddle.cli.conftest import (

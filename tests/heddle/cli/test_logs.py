@@ -1,6 +1,6 @@
 import logging
 
-from heddle.cli.logs import told_to
+from heddle.cli.reporting.logs import told_to
 
 
 def test_what_is_logged_is_told_as_a_line_without_its_traceback() -> None:

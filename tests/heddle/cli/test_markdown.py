@@ -2,7 +2,7 @@
 
 import pytest
 
-from heddle.cli.markdown import prepared, shares, top_blocks
+from heddle.cli.text.markdown import prepared, shares, top_blocks
 
 
 def shown(text: str, width: int = 40) -> list[str]:

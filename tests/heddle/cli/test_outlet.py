@@ -10,7 +10,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from heddle.cli.outlet import Outlet, write_all
+from heddle.cli.terminal.outlet import Outlet, write_all
 
 
 @pytest.fixture

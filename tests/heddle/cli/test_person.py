@@ -2,7 +2,7 @@
 
 import pytest
 
-from heddle.cli.person import VALUE_SHOWN, confirmation_text, read_decision
+from heddle.cli.chat.person import VALUE_SHOWN, confirmation_text, read_decision
 from heddle.engine.questions import Confirmation, Decision
 
 YES = Decision(approved=True)

@@ -1,4 +1,4 @@
-from heddle.cli.plain import PlainLines, warning
+from heddle.cli.reporting.plain import PlainLines, warning
 from heddle.events import (
     ErrorInfo,
     Event,

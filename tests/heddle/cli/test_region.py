@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 
-from heddle.cli.region import Region, Row, cut
+from heddle.cli.terminal.region import Region, Row, cut
 
 WIDTH, HEIGHT = 16, 6
 

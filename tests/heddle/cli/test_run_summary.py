@@ -3,10 +3,10 @@
 import pytest
 from rich.cells import cell_len
 
-from heddle.cli.run_summary import MOST, summary
-from heddle.cli.run_totals import Totals
-from heddle.cli.run_tree import RunTree
-from heddle.cli.telling import UNICODE
+from heddle.cli.live.summary import MOST, summary
+from heddle.cli.live.telling import UNICODE
+from heddle.cli.live.totals import Totals
+from heddle.cli.live.tree import RunTree
 from heddle.events import (
     ErrorInfo,
     Event,

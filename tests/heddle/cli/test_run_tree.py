@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 import pytest
 
-from heddle.cli.run_tree import ENTRIES_KEPT, RunTree
-from heddle.cli.telling import UNICODE
-from heddle.cli.tree_nodes import DONE_KEPT, Call, Phase
+from heddle.cli.live.nodes import DONE_KEPT, Call, Phase
+from heddle.cli.live.telling import UNICODE
+from heddle.cli.live.tree import ENTRIES_KEPT, RunTree
 from heddle.events import (
     ConfirmationAsked,
     ConfirmationGiven,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from heddle.cli import said_before
-from heddle.cli.said_before import MOST, SaidBefore, history_file
+from heddle.cli.chat import said_before
+from heddle.cli.chat.said_before import MOST, SaidBefore, history_file
 
 
 def kept(path: Path | None) -> tuple[SaidBefore, list[str]]:

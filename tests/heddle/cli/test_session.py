@@ -7,8 +7,8 @@ import trio.lowlevel
 
 from heddle.cli import session as session_module
 from heddle.cli.exits import INTERRUPTIONS, Interrupted, OutputFailed, Terminated
-from heddle.cli.outlet import Outlet
 from heddle.cli.session import Session
+from heddle.cli.terminal.outlet import Outlet
 from plugins_host import Fault
 
 

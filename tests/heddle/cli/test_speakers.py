@@ -1,6 +1,6 @@
 """Which nodes of a flow speak last."""
 
-from heddle.cli.speakers import last_speakers
+from heddle.cli.chat.speakers import last_speakers
 from heddle.preparing import load
 from tests.heddle.cli.conftest import WriteFlow, agent_node, tool_node
 

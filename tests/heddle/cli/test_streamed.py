@@ -6,10 +6,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from heddle.cli import streamed
-from heddle.cli.markdown import Row, TopBlock, prepared, top_blocks
-from heddle.cli.markdown_lines import cells
-from heddle.cli.streamed import Streamed
+from heddle.cli.text import streamed
+from heddle.cli.text.markdown import Row, TopBlock, prepared, top_blocks
+from heddle.cli.text.markdown_lines import cells
+from heddle.cli.text.streamed import Streamed
 
 
 def shown(rows: Sequence[Row]) -> list[str]:

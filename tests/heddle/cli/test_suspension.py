@@ -5,7 +5,7 @@ import subprocess
 import sys
 import threading
 
-from heddle.cli.suspension import Suspension
+from heddle.cli.terminal.suspension import Suspension
 
 
 def test_a_signal_that_is_ignored_stays_so() -> None:
@@ -24,7 +24,7 @@ def test_a_signal_that_is_ignored_stays_so() -> None:
 
 ORPHAN = """
 import signal, threading
-from heddle.cli.suspension import Suspension
+from heddle.cli.terminal.suspension import Suspension
 with Suspension(lambda: print("left"), lambda: print("back")).heeding() as _:
     pass
 suspension = Suspension(lambda: print("left"), lambda: print("back"))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heddle.cli.telling import (
+from heddle.cli.live.telling import (
     ASCII,
     UNICODE,
     arguments,
@@ -17,7 +17,7 @@ from heddle.cli.telling import (
     tool_returned,
     warned,
 )
-from heddle.cli.wording import UNFIT
+from heddle.cli.text.wording import UNFIT
 from heddle.events import ErrorInfo, ToolReturned
 from plugins_host import Usage
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from heddle.cli.terminal_keys import LOCAL, UNDONE, TerminalKeys
+from heddle.cli.terminal.keys import LOCAL, UNDONE, TerminalKeys
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import pytest
 
-from heddle.cli.plain import PlainLines
-from heddle.cli.traced import Traced, traced
+from heddle.cli.reporting.plain import PlainLines
+from heddle.cli.reporting.traced import Traced, traced
 from heddle.events import (
     AgentCompleted,
     AgentStarted,

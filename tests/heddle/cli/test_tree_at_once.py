@@ -6,11 +6,11 @@ from itertools import pairwise
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from heddle.cli.run_summary import summary
-from heddle.cli.run_tree import RunTree
-from heddle.cli.telling import UNICODE, Spans
-from heddle.cli.tree_nodes import DONE_KEPT, TreeNode
-from heddle.cli.tree_rows import rows
+from heddle.cli.live.nodes import DONE_KEPT, TreeNode
+from heddle.cli.live.rows import rows
+from heddle.cli.live.summary import summary
+from heddle.cli.live.telling import UNICODE, Spans
+from heddle.cli.live.tree import RunTree
 from heddle.events import (
     ConfirmationAsked,
     ErrorInfo,

@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from heddle.cli.run_tree import RunTree
-from heddle.cli.telling import ASCII, UNICODE, Marks
-from heddle.cli.tree_rows import rows, wrapped
-from heddle.cli.wording import UNFIT
+from heddle.cli.live.rows import rows, wrapped
+from heddle.cli.live.telling import ASCII, UNICODE, Marks
+from heddle.cli.live.tree import RunTree
+from heddle.cli.text.wording import UNFIT
 from heddle.events import (
     ErrorInfo,
     Event,

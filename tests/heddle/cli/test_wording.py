@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from heddle.cli.wording import fit, fit_json, json_line, line, seconds
+from heddle.cli.text.wording import fit, fit_json, json_line, line, seconds
 
 
 @given(st.text())

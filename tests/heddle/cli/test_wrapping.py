@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heddle.cli.wrapping import NARROWEST, columns, wrapped
+from heddle.cli.text.wrapping import NARROWEST, columns, wrapped
 from tests.heddle.cli.conftest import COMMAND, Heddle, WriteFlow, surroundings
 from tests.support.screen import Screen
 

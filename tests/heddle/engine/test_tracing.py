@@ -5,7 +5,7 @@ from typing import Any, get_args
 import pytest
 from trio.testing import MockClock
 
-from heddle.cli.traced import Traced
+from heddle.cli.reporting.traced import Traced
 from heddle.engine.faults import NodeFailed, RunTimedOut
 from heddle.engine.questions import Decision
 from heddle.engine.testing import FakeModels, FakePerson, policies, run_document
