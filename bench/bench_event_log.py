@@ -34,7 +34,7 @@ from heddle.server.following.as_json import EventEncoder
 from heddle.server.following.log import Batch, EventLog
 from heddle.server.following.pacer import Pacer
 from heddle.server.following.reader import Reader
-from heddle.server.runs import Runs
+from heddle.server.runs.registry import Runs
 
 EVENTS = 10_000
 READERS = 100

@@ -18,11 +18,9 @@ a request
     egress          what flows that come along may reach
     failures        what callers are told when something fails
 a run
-    runs            who may begin, who is running; `run_handle`: one of them; `ids`
-    run_tasks       tasks that carry them out; `own_scope`: what may cancel one
-    run_folders     where they have their files
+    runs/           who may begin, who is running, what has ended; where they have files
     following/      their events, and who follows
-    endings         how one ended; `judging`: found out; `history`: kept for a while
+    endings         how one ended, as its caller is told; `own_scope`: what may cancel one
 numbers
     numbers         what a server counts; `metrics`: for Prometheus; `status/`: for people
 

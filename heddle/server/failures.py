@@ -13,9 +13,9 @@ from heddle.engine.faults import InputsRefused, RunTimedOut
 from heddle.installation import NotServedYet, TypeTaken
 from heddle.launch import ToolsMissing
 from heddle.server.endings import Conceal, RunCancelled, ShownError, Stop, shown
-from heddle.server.history import LIMITS
 from heddle.server.http import JSON, HeaderPairs, Refusal, Response, error_body
-from heddle.server.runs import Draining, TooManyRuns
+from heddle.server.runs.history import LIMITS
+from heddle.server.runs.registry import Draining, TooManyRuns
 from heddle.spec import DocumentError, EffortExceeded
 from plugins_host import Fault, ManifestError, PluginRefused
 

@@ -34,9 +34,9 @@ from heddle.server.http import Limits, Listener, Refusal, Request, Server
 from heddle.server.logs import RunLine, ServerLog
 from heddle.server.names import names_of
 from heddle.server.routes.table import Front
-from heddle.server.run_folders import open_run_folders
-from heddle.server.run_handle import RunHandle
-from heddle.server.runs import Runs
+from heddle.server.runs.folders import open_run_folders
+from heddle.server.runs.handle import RunHandle
+from heddle.server.runs.registry import Runs
 from heddle.server.service import Engines, Service
 from heddle.server.settings import Settings
 from heddle.services import ModelService

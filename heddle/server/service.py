@@ -19,9 +19,9 @@ from heddle.server.flows_root import FlowsRoot
 from heddle.server.following.sse import Pulse
 from heddle.server.http.refusals import Refusal
 from heddle.server.own_scope import OwnScope
-from heddle.server.run_folders import RunFolders
-from heddle.server.run_handle import RunHandle, Work
-from heddle.server.runs import Runs
+from heddle.server.runs.folders import RunFolders
+from heddle.server.runs.handle import RunHandle, Work
+from heddle.server.runs.registry import Runs
 from heddle.server.settings import Settings
 from heddle.server.status.board import Board
 from heddle.server.submissions import Submission, SubmissionReader, Submitted

@@ -24,7 +24,7 @@ from heddle.server.failures import SubmissionRefused
 from heddle.server.flows_root import FlowsRoot
 from heddle.server.http import Refusal
 from heddle.server.json_pieces import TooDeep, TooMany, decode, has_more
-from heddle.server.run_folders import RunFolders
+from heddle.server.runs.folders import RunFolders
 from heddle.spec import NOTHING_SUPPLIED, FormatRefused, Formats, Supplied
 from plugins_host import json_flaw, nearest
 

@@ -32,9 +32,9 @@ from heddle.launch import Engine
 from heddle.server.endings import Completed, RunCancelled
 from heddle.server.following.log import Batch
 from heddle.server.following.reader import Reader
-from heddle.server.history import HistoryLimits
-from heddle.server.run_handle import RunHandle
-from heddle.server.runs import Runs
+from heddle.server.runs.handle import RunHandle
+from heddle.server.runs.history import HistoryLimits
+from heddle.server.runs.registry import Runs
 from heddle.services import ModelService
 from plugins_host import PluginLine
 from plugins_host.processes.process import PluginProcess

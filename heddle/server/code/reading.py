@@ -4,7 +4,7 @@
      "plugins": [{"name": "shout", "language": "py", "manifest": {…}, "source": "…"}]}
 
 What may come at all is a table (`heddle.server.code.rules`). Here it is given a shape; what
-becomes of it on the disk is `heddle.server.run_folders`.
+becomes of it on the disk is `heddle.server.runs.folders`.
 """
 
 import os

@@ -22,8 +22,8 @@ from heddle.launch import Engine
 from heddle.preparing import Prepared
 from heddle.server.code.reading import SUFFIXES, Code, command_of
 from heddle.server.failures import SubmissionRefused
-from heddle.server.run_folders import RunFolder, RunFolders
-from heddle.server.run_handle import AtNode, Work
+from heddle.server.runs.folders import RunFolder, RunFolders
+from heddle.server.runs.handle import AtNode, Work
 from heddle.spec import COMPONENTS
 from heddle.tools import ToolProgram
 from plugins_host import BroughtPlugin, PluginLine, load_brought

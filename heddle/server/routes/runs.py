@@ -20,7 +20,7 @@ from heddle.server.http import (
     StreamedResponse,
     Writer,
 )
-from heddle.server.run_handle import CancelOutcome, RunHandle, RunSummary
+from heddle.server.runs.handle import CancelOutcome, RunHandle, RunSummary
 from heddle.server.service import Service
 from heddle.spec import DocumentError, Problem
 from plugins_host import Fault, one_of

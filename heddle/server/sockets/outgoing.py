@@ -16,7 +16,7 @@ from trio_websocket import WebSocketConnection
 
 from heddle.server.following.log import Batch
 from heddle.server.following.reader import Lagged, Reader
-from heddle.server.run_handle import RunHandle
+from heddle.server.runs.handle import RunHandle
 from heddle.server.sockets import frames
 from heddle.server.sockets.stream import GOING_AWAY, SharedStream
 from heddle.server.status.watch import StatusWatch

@@ -21,7 +21,7 @@ from trio_websocket import WebSocketConnection
 from heddle.server.endings import ShownError, Stop
 from heddle.server.failures import status_of, told, unknown_run
 from heddle.server.http import Refusal
-from heddle.server.run_handle import CancelOutcome, RunHandle
+from heddle.server.runs.handle import CancelOutcome, RunHandle
 from heddle.server.service import Service
 from heddle.server.sockets import frames
 from heddle.server.sockets.outgoing import Outgoing

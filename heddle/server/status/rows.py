@@ -11,7 +11,7 @@ from heddle.server.endings import Completed, Status
 
 if TYPE_CHECKING:
     from heddle.server.numbers import PolicyNumbers
-    from heddle.server.run_handle import RunHandle
+    from heddle.server.runs.handle import RunHandle
 
 LONGEST_NAME: Final = 160
 LONGEST_REASON: Final = 400

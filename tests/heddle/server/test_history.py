@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from heddle.server.history import History, HistoryLimits, Shelf
+from heddle.server.runs.history import History, HistoryLimits, Shelf
 
 
 class Run(Struct, frozen=True):

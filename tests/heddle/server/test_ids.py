@@ -3,7 +3,7 @@
 import os
 import re
 
-from heddle.server.ids import new_id
+from heddle.server.runs.ids import new_id
 
 
 def test_ids_are_words_of_128_bits_and_never_the_same() -> None:

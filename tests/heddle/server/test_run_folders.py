@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from heddle.server.run_folders import (
+from heddle.server.runs.folders import (
     PREFIX,
     CodeNotWritten,
     RunFolder,

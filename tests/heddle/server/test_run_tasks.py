@@ -7,7 +7,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from heddle.server.own_scope import OwnScope
-from heddle.server.run_tasks import MOST_RESTING, RunTasks
+from heddle.server.runs.tasks import MOST_RESTING, RunTasks
 
 
 class Job:

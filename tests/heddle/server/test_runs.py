@@ -30,10 +30,10 @@ from heddle.server.endings import (
 )
 from heddle.server.following.log import Batch
 from heddle.server.following.reader import Reader
-from heddle.server.history import HistoryLimits
 from heddle.server.own_scope import OwnScope
-from heddle.server.run_handle import CancelOutcome, RunHandle
-from heddle.server.runs import Draining, Runs, RunsRefused, TooManyRuns
+from heddle.server.runs.handle import CancelOutcome, RunHandle
+from heddle.server.runs.history import HistoryLimits
+from heddle.server.runs.registry import Draining, Runs, RunsRefused, TooManyRuns
 from plugins_host import Fault
 from tests.heddle.server.serving import LOOPING
 from tests.heddle.server.works import PREPARED, Report, Scripted, echo, hang

@@ -18,8 +18,8 @@ from trio.testing import (
 from trio_websocket import ConnectionClosed, WebSocketConnection, wrap_client_stream
 
 from heddle.events import TokenDelta
-from heddle.server.run_handle import RunHandle
-from heddle.server.runs import Runs
+from heddle.server.runs.handle import RunHandle
+from heddle.server.runs.registry import Runs
 from heddle.server.settings import Settings
 from heddle.server.sockets import input as socket_input
 from heddle.server.sockets import opening, outgoing

@@ -19,8 +19,8 @@ from heddle.launch import Engine, RunOptions
 from heddle.server.endings import Cancelled, Completed, Status, Stop
 from heddle.server.following.log import Batch
 from heddle.server.following.reader import Reader
-from heddle.server.run_handle import RunHandle
-from heddle.server.runs import Runs
+from heddle.server.runs.handle import RunHandle
+from heddle.server.runs.registry import Runs
 from tests.heddle.server.works import PREPARED
 
 POLICY = """

@@ -8,7 +8,7 @@ import trio
 
 from heddle.installation import NOTHING
 from heddle.policy_counts import BUCKETS, PolicyCounts, Tally
-from heddle.server.runs import Runs
+from heddle.server.runs.registry import Runs
 from heddle.server.status.board import (
     ENDED_ROWS,
     LIVE_ROWS,

@@ -18,7 +18,7 @@ from heddle.server.endings import (
     Stop,
     shown,
 )
-from heddle.server.run_handle import RunHandle
+from heddle.server.runs.handle import RunHandle
 from plugins_host import Fault, Shortage, shortage
 
 _LOG: Final = logging.getLogger("heddle.server")

@@ -22,7 +22,6 @@ import trio
 from heddle.events import Event
 from heddle.gentle_json import any_long
 from heddle.preparing import Prepared
-from heddle.server import history
 from heddle.server.endings import (
     Conceal,
     Ending,
@@ -33,12 +32,13 @@ from heddle.server.endings import (
 from heddle.server.following import log as event_log
 from heddle.server.following.log import EventLog, LogLimits, Tally
 from heddle.server.following.pacer import Pacer
-from heddle.server.history import History, HistoryLimits
-from heddle.server.ids import new_id
-from heddle.server.judging import judge, only_cancelled, split
 from heddle.server.own_scope import OwnScope
-from heddle.server.run_handle import STATUS, CancelOutcome, RunHandle, Work
-from heddle.server.run_tasks import RunTasks
+from heddle.server.runs import history
+from heddle.server.runs.handle import STATUS, CancelOutcome, RunHandle, Work
+from heddle.server.runs.history import History, HistoryLimits
+from heddle.server.runs.ids import new_id
+from heddle.server.runs.judging import judge, only_cancelled, split
+from heddle.server.runs.tasks import RunTasks
 from heddle.watch import Watch
 from plugins_host import Fault
 

@@ -1,6 +1,6 @@
 """One run, as the rest of the server knows it: how it stands, how to end it, its events.
 
-Whoever has a `RunHandle` reads how the run stands and cancels it; `runs` makes them.
+Whoever has a `RunHandle` reads how the run stands and cancels it; `registry` makes them.
 """
 
 import logging
