@@ -178,6 +178,6 @@ def _node(search: str | None, script: str, where: str) -> str:
         raise ProgramMissing(
             f"{script!r} is run by node, and there is no 'node' on PATH",
             where=where,
-            fix="Install Node.js 18.19 or newer, or put it on PATH.",
+            fix="Install Node.js 20 or newer, or put it on PATH.",
         )
     return found

@@ -71,7 +71,7 @@ def test_without_node_the_error_says_what_is_missing(folder: Path) -> None:
 
     assert str(refused(folder, search=str(folder))) == (
         f"{folder}/policy.json (plugin 'p'): 'policy.mjs' is run by node, and there is no "
-        "'node' on PATH. Install Node.js 18.19 or newer, or put it on PATH."
+        "'node' on PATH. Install Node.js 20 or newer, or put it on PATH."
     )
 
 

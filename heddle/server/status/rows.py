@@ -67,17 +67,17 @@ def run_row(run: "RunHandle") -> RunRow:
     node, ending = run.node, run.ending
     error = ""
     if ending is not None and not isinstance(ending, Completed):
-        error = ending.error.message[:LONGEST_REASON]
+        error = _shortened(ending.error.message, LONGEST_REASON)
     return RunRow(
-        run.flow[:LONGEST_NAME],
+        _shortened(run.flow, LONGEST_NAME),
         run.status,
         round(run.started_at, 3),
         run.nodes,
         run.log.last,
         run.log.readers,
         run.detached,
-        "" if node is None else node.name[:LONGEST_NAME],
-        "" if node is None else node.type[:LONGEST_NAME],
+        "" if node is None else _shortened(node.name, LONGEST_NAME),
+        "" if node is None else _shortened(node.type, LONGEST_NAME),
         None if ending is None else round(run.seconds, 6),
         error,
     )
@@ -128,6 +128,11 @@ def plugin_row(name: str, counts: PolicyCounts, worker: int | None = None) -> Pl
         state,
         max(0, counted.started - 1),
         counted.retired,
-        "" if state == "running" else counted.trouble[:LONGEST_REASON],
+        "" if state == "running" else _shortened(counted.trouble, LONGEST_REASON),
         worker,
     )
+
+
+def _shortened(text: str, most: int) -> str:
+    """At most so many characters, with a sign where there were more."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -86,6 +86,14 @@ def row(name: str) -> str:
     return f"{ROWS % 'runs'}.find(r => r.innerText.includes({json.dumps(name)}))"
 
 
+STICKS_OUT: Final = (
+    "[...document.querySelectorAll('section td, section button')].filter(e =>"
+    " e.getBoundingClientRect().right > e.closest('section').getBoundingClientRect().right"
+    ").map(e => e.innerText)"
+)
+"""What is wider than the box it is in."""
+
+
 async def enter(page: Page) -> None:
     """Show the token."""
     await page.until("!document.querySelector('#door').hidden")
@@ -169,6 +177,12 @@ async def test_the_page_shows_runs_policies_and_plugins_and_runs_nothing_of_thei
             "document.querySelector('#events-state').innerText === 'cancelled'"
         )
         await page.click("#events-close")
+        await page.evaluate("open('nobody-knows-it')")
+        await page.until(
+            "document.querySelector('#events-state').innerText === 'not known'"
+        )
+        assert await page.evaluate("document.querySelector('#events-cancel').hidden")
+        await page.click("#events-close")
         await page.evaluate(
             f"{{ const b = {row('classify')}.querySelector('.danger');"
             " b.click(); b.click(); }"
@@ -181,11 +195,15 @@ async def test_the_page_shows_runs_policies_and_plugins_and_runs_nothing_of_thei
 
 
 async def pictures(page: Page, name: str) -> None:
-    """Nothing sticks out at the side, at a desk and on a phone."""
-    for width, dark in ((1280, False), (375, False), (1280, True), (375, True)):
+    """Nothing sticks out at the side, at a desk, on a phone and on what is between."""
+    for width, dark in (
+        *((1280, False), (1280, True), (880, False)),
+        *((700, False), (375, False), (375, True), (320, False)),
+    ):
         await page.size(width, 900 if width > 600 else 760, dark=dark)
         wide = await page.evaluate("document.documentElement.scrollWidth")
-        assert wide <= width, name
+        assert wide <= width, (name, width)
+        assert await page.evaluate(STICKS_OUT) == [], (name, width)
         if PICTURES:
             path = Path(PICTURES) / f"{name}-{width}{'-dark' if dark else ''}.png"
             await page.screenshot(path)
