@@ -255,7 +255,9 @@ def _renderer(*, json: bool) -> Callable[[dict[str, Any]], str]:
         traceback = fields.pop("traceback", "")
         shown = " ".join(f"{name}={_fit(value)}" for name, value in fields.items())
         line = f"{stamp} [{level}] {_plain(event)} {shown}".rstrip()
-        return f"{line}\n{_plain(traceback)}\n" if traceback else f"{line}\n"
+        # Further lines are indented: an error's own text looks like no line of the log.
+        more = "".join(f"    {_plain(each)}\n" for each in traceback.split("\n") if each)
+        return f"{line}\n{more}"
 
     return render_text
 
@@ -285,12 +287,11 @@ _fit_again: Final = lru_cache(maxsize=256)(_fit)
 
 
 def _plain(text: str) -> str:
-    """Text without what acts on a terminal."""
+    """Text on one line, without what acts on a terminal."""
     if text.isprintable():
         return text
     return "".join(
-        c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode()
-        for c in text
+        c if c.isprintable() else c.encode("unicode_escape").decode() for c in text
     )
 
 
@@ -298,4 +299,5 @@ def tell(text: str) -> None:
     """Say something to whoever started the program, before there is a log or instead."""
     if sys.stderr is not None:
         with suppress(OSError):
-            os.write(_STDERR, (_plain(text) + "\n").encode(errors="backslashreplace"))
+            lines = "".join(f"{_plain(each)}\n" for each in text.split("\n"))
+            os.write(_STDERR, lines.encode(errors="backslashreplace"))

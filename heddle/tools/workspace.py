@@ -128,12 +128,12 @@ def remove_tree(path: str) -> None:
         return
     shutil.rmtree(path, ignore_errors=True)
     if os.path.lexists(path):
-        _make_writable(path)
+        make_writable(path)
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _make_writable(path: str) -> None:
-    """Give the owner every right on a folder and on the folders in it."""
+def make_writable(path: str) -> None:
+    """Give the owner every right on a folder and on the folders in it, but for links."""
     waiting = [path]
     while waiting:
         folder = waiting.pop()

@@ -1256,8 +1256,17 @@ async def test_a_call_that_has_ended_serves_nothing_any_more(
         request = await stage.asked()
         stage.answers(request, "done")
         await asked.answer()
-        refusal = await stage.told(stage.asks("runTool", request, name="x"))
-        assert f"the call {request.id} is not open: it has ended" in refusal.message
+        # Also while another one of the same plugin is open.
+        later = ask(nursery, plugin, services=services)
+        open_one = await stage.asked()
+        for verb in ("runTool", "log"):
+            refusal = await stage.told(
+                stage.asks(verb, request, name="x", level="info", message="x")
+            )
+            assert isinstance(refusal, Refusal)
+            assert f"the call {request.id} is not open: it has ended" in refusal.message
+        stage.answers(open_one, "done")
+        await later.answer()
         assert services.events == []
 
 

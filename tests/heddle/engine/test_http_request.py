@@ -1,11 +1,11 @@
 """What a description of a request is filled in to, and what of it is refused."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 from urllib.parse import unquote
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from heddle.engine.requests.request import (
@@ -58,8 +58,21 @@ def test_values_become_one_part_of_the_address(
     assert rendered(url, given).target == target
 
 
-@settings(max_examples=50)
-@given(st.text())
+ODD: Final = st.text(
+    st.sampled_from("/\\.@:?#%&=+; \t\r\n[]") | st.sampled_from("2eEfF") | st.characters(),
+    max_size=20,
+)
+"""Texts with what ends a part of an address."""
+
+
+@settings(max_examples=100)
+@given(ODD)
+@example("..")
+@example(".")
+@example("a/b")
+@example("%2e%2e")
+@example("%2F")
+@example("..\\")
 def test_a_value_never_leaves_its_step_of_the_path(value: str) -> None:
     try:
         target = rendered("http://h/a/{{v}}/z", {"v": value}).target
@@ -69,8 +82,14 @@ def test_a_value_never_leaves_its_step_of_the_path(value: str) -> None:
     assert (begin, unquote(middle), end) == ("a", value, "z")
 
 
-@settings(max_examples=50)
-@given(st.text(max_size=20))
+@settings(max_examples=100)
+@given(ODD)
+@example("evil.test/")
+@example("evil.test\\")
+@example("evil.test?")
+@example("evil.test#")
+@example("user@evil.test:80/")
+@example("evil.test%2F")
 def test_no_value_changes_the_host_behind_a_literal_scheme(value: str) -> None:
     try:
         request = rendered("http://{{v}}.example.com/x", {"v": value})

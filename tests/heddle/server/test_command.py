@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from heddle.server.command import main
+from heddle.server.routes.table import ROUTES
 from tests.heddle.server.serving import (
     CODE,
     HANDSHAKE,
@@ -218,12 +219,20 @@ def test_who_reads_the_log_as_json_is_warned_in_json(tmp_path: Path) -> None:
 
 def test_a_token_is_asked_for_where_something_is_to_be_had(tmp_path: Path) -> None:
     with server(tmp_path, variables={"HEDDLE_AUTH_TOKEN": "right"}) as served:
-        for path in ("/", "/healthz", "/readyz", "/openapi.json"):
+        given_to_all = {"/", "/healthz", "/readyz", "/openapi.json"}
+        for path in given_to_all:
             assert served.ask("GET", path).status == 200
-        for path in ("/metrics", "/v1/capabilities", "/v1/runs", "/v1/runs/x"):
-            none = served.ask("GET", path)
-            assert (none.status, none.headers["www-authenticate"]) == (401, "Bearer")
-        for given in ("Bearer wrong", "Basic right", "right", "Bearer right2", "Bearer é"):
+        # The socket asks in its first message.
+        for each in ROUTES:
+            if each.path in given_to_all or each.path == "/v1/stream":
+                continue
+            none = served.ask(each.method, each.path.replace("{id}", "x"))
+            assert none.status == 401, each.path
+            assert none.headers["www-authenticate"] == "Bearer"
+        for given in (
+            *("Bearer wrong", "Basic right", "right", "Bearer right2", "Bearer é"),
+            *("Bearer", "Bearer ", "Bearer r", "Bearer righ", "Bearer RIGHT"),
+        ):
             header = {"Authorization": given.encode().decode("latin-1")}
             assert served.ask("GET", "/v1/runs", headers=header).status == 401
         good = {"Authorization": "Bearer right"}

@@ -43,9 +43,18 @@ def test_nothing_that_is_logged_can_forge_a_line(*, json_: bool) -> None:
     log = ServerLog(json=json_, descriptor=pipe.writes)
     log.say("info", "run", flow="x\n2026 [info] forged\x1b[31m\ud800")
     log.plugin(PluginLine("gate", "stderr", "a\nb\x07"))
+    # Of Python's own logging, by whichever package.
+    log.say("error", "odd \x1b[31m\n2026 [info] forged\r\x85\u2028forged")
+    log.say(
+        "error", "broke", traceback="Traceback:\n  x\nE: \x1b[31m\n2026 [info] forged\r"
+    )
     log.close()
     text = pipe.text()
-    assert len(text.splitlines()) == 2
+    # JSON leaves some characters alone at which Python's own splitting would cut.
+    every = text.removesuffix("\n").split("\n") if json_ else text.splitlines()
+    lines = [line for line in every if not line.startswith("    ")]
+    assert len(lines) == 4
+    assert all(re.match(r"\{" if json_ else r"\d{4}-\d\d-", line) for line in lines)
     assert "\x1b" not in text
     assert "\x07" not in text
     if json_:

@@ -46,9 +46,12 @@ def served(folder: Path) -> Iterator[Served]:
     (flows / "link.json").symlink_to(folder / "outside.json")
     os.mkfifo(flows / "pipe.json")
     (flows / "inside.json").symlink_to(flows / "straight.json")
+    tools = Path(write_tools(folder))
+    (tools / "broken").write_text("#!/nowhere/at/all\n")
+    (tools / "broken").chmod(0o755)
     with server(
         folder,
-        *("--flows-root", "flows", "--tools-dir", write_tools(folder)),
+        *("--flows-root", "flows", "--tools-dir", str(tools)),
         *("--max-body", "100000", "--cors-origin", "https://app.example"),
     ) as found:
         yield found
@@ -292,7 +295,7 @@ def test_capabilities_say_what_may_be_asked(served: Served) -> None:
     assert shown["acceptsFlowPath"] is True
     assert shown["allowRequestCode"] is False
     assert shown["allowTrace"] is False
-    assert shown["tools"] == ["wait"]
+    assert shown["tools"] == ["broken", "wait"]
     assert shown["middleware"] == []
     assert shown["limits"]["maxBody"] == 100_000
 
@@ -605,9 +608,14 @@ def test_submitted_middleware_is_refused_by_its_own_reason(
 
 
 def test_errors_name_no_folder_of_the_server(served: Served, folder: Path) -> None:
-    (folder / "tools" / "broken").write_text("#!/nowhere/at/all\n")
-    done = served.ask("POST", "/v1/runs", {"flowPath": "link.json"})
-    assert str(folder) not in done.body.decode()
+    broken = flow([start(), tool("broken"), end()], ["start", "broken", "end"])
+    done = served.ask("POST", "/v1/runs", {"flow": broken})
+    assert done.status == 500
+    assert "…/broken" in done.error[1]
+    streamed = served.ask("POST", "/v1/runs?stream=true", {"flow": broken})
+    missing = served.ask("POST", "/v1/runs", {"flowPath": "link.json"})
+    for answer in (done, streamed, missing):
+        assert str(folder) not in answer.body.decode()
 
 
 def test_the_description_and_the_routes_are_the_same() -> None:

@@ -69,6 +69,7 @@ MIDDLEWARE = {"componentType": "M", "kind": "middleware", "seams": {"node": ["be
     "component",
     [
         MIDDLEWARE,
+        {"componentType": "M", "kind": "middleware"},
         {"componentType": "M", "kind": "store"},
         {"componentType": "M", "seams": {"node": ["before"]}},
         {"componentType": "M", "kind": "node", "seams": []},

@@ -34,6 +34,10 @@ def test_an_object_is_read_as_it_was_written(answer: dict[str, object]) -> None:
 @example(b"[" * 100_000)
 @example(b'{"a":' * 100_000)
 @example(b'{"a":"\xff"}')
+@example(b"[1]")
+@example(b"1")
+@example(b"null")
+@example(b'"x"')
 def test_any_bytes_are_an_object_or_a_fault(printed: bytes) -> None:
     with suppress(ToolAnswerInvalid):
         assert isinstance(read_answer("t", printed), dict)

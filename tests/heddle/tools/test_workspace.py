@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from heddle.tools import Workspace, WorkspaceFailed, open_workspace
-from heddle.tools.workspace import remove_tree
+from heddle.tools.workspace import make_writable, remove_tree
 
 
 async def test_a_workspace_that_nobody_uses_costs_no_folder() -> None:
@@ -59,6 +59,14 @@ async def test_removing_does_not_follow_links(tmp_path: Path) -> None:
         Path(workspace.folder(), "file").symlink_to(tmp_path / "file")
     assert outside.stat().st_mode & 0o777 == 0o500
     assert (tmp_path / "file").read_text() == "kept"
+    # What is done when the first attempt fails, as it never does for root.
+    folder = tmp_path / "folder"
+    (folder / "inner").mkdir(parents=True)
+    (folder / "inner").chmod(0o500)
+    (folder / "link").symlink_to(outside)
+    make_writable(str(folder))
+    assert (folder / "inner").stat().st_mode & 0o777 == 0o700
+    assert outside.stat().st_mode & 0o777 == 0o500
 
 
 async def test_a_link_in_place_of_the_folder_is_removed_and_not_followed(
