@@ -22,6 +22,7 @@ shared
     hosts           hosts and ports of URLs
     attempts        what is known of a failed request, about making it again
     policy_counts   what policies said, counted
+    standard_streams    stdin, stdout and stderr as they were given
     watch           one task that ends all waits that are too long
 """
 

@@ -4,7 +4,6 @@ Whatever a command raises ends here, told in one paragraph on stderr. A tracebac
 shown only with ``--debug``.
 """
 
-import errno
 import os
 import select
 import sys
@@ -14,21 +13,19 @@ from io import TextIOWrapper
 
 import click
 
+from heddle import standard_streams
 from heddle.cli import first_light
 from heddle.cli.commands import heddle
-from heddle.cli.exits import Interrupted, WrongUsage, output_failed, status_of, told
+from heddle.cli.exits import Interrupted, WrongUsage, status_of, told
 from heddle.cli.options import Settings
 from heddle.cli.text.wording import fit
 from heddle.cli.text.wrapping import width_of_stderr, wrapped
 from plugins_host import shortage
 
-# What writing to stdout ends in; with a file's name it is about that file.
-OUTPUT_ERRORS = (errno.ENOSPC, errno.EPIPE, errno.EIO, errno.EDQUOT, errno.EFBIG)
-
 
 def main(arguments: Sequence[str]) -> int:
     """Run one command; its exit status."""
-    keep_standard_descriptors()
+    standard_streams.keep()
     for stream in (sys.stdout, sys.stderr):
         # A locale without the character at hand is no reason to fail.
         if isinstance(stream, TextIOWrapper):
@@ -45,8 +42,7 @@ def _run(arguments: Sequence[str], settings: Settings) -> int:
         result = heddle.main(
             list(arguments), prog_name="heddle", standalone_mode=False, obj=settings
         )
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        sys.stdout.flush()
     except click.ClickException as error:
         # It gives up before it has read the options behind the one at fault.
         if settings.json or (arguments[:1] == ["run"] and "--json" in arguments):
@@ -65,9 +61,9 @@ def _run(arguments: Sequence[str], settings: Settings) -> int:
 def _end(error: BaseException, settings: Settings) -> int:
     if isinstance(error, click.exceptions.Abort):
         error = KeyboardInterrupt()
-    if isinstance(error, OSError) and error.errno in OUTPUT_ERRORS and not error.filename:
-        error = output_failed(error)
-        give_up_stdout()
+    if isinstance(error, OSError) and standard_streams.of_stdout(error):
+        error = standard_streams.output_failed(error)
+        standard_streams.give_up_stdout()
     if settings.debug:
         import traceback
 
@@ -113,24 +109,3 @@ def say(text: str, *, patience: float | None = None) -> None:
     # Whatever cannot be told now may not be tried again when the interpreter ends.
     with suppress(OSError):
         os.write(2, (text + "\n").encode(errors="backslashreplace"))
-
-
-def give_up_stdout() -> None:
-    """Lead stdout to nowhere, so that nothing is tried again when the interpreter ends."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    os.close(nowhere)
-
-
-def keep_standard_descriptors() -> None:
-    """Occupy descriptors 0 to 2 where the caller closed them.
-
-    Otherwise the next file that is opened gets one of them, and a message meant for
-    stderr is written into it.
-    """
-    for wanted in range(3):
-        try:
-            os.fstat(wanted)
-        except OSError:
-            # The lowest free number is given out, and those below are taken.
-            os.open(os.devnull, os.O_RDWR)

@@ -36,10 +36,6 @@ class DocumentRefused(Exception):
         self.lines = tuple(lines)
 
 
-class OutputFailed(Fault):
-    """stdout could not be written: a full disk, or nobody reads it any more."""
-
-
 class Interrupted(Fault):
     """A signal asked the run to end, and it has ended."""
 
@@ -101,8 +97,3 @@ def told(error: BaseException, width: int | None = None) -> str:
 
 def _paragraph(text: str, width: int | None) -> Iterator[str]:
     return wrapped(f"Error: {fit(text)}", width)
-
-
-def output_failed(error: OSError) -> OutputFailed:
-    """The fault for stdout that cannot be written."""
-    return OutputFailed(f"cannot write: {error.strerror or error}", where="stdout")

@@ -113,7 +113,7 @@ def show(told: "Explanation", width: int) -> None:
     from heddle.cli.explained import page, plain
 
     lines = page(told, width)
-    if sys.stdout is None or not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
+    if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
         click.echo(plain(lines), nl=False)
         return
     from rich.console import Console

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from heddle.cli.exits import OutputFailed
 from heddle.cli.options import GuessedChoice, debug_option
 from heddle.cli.reading.flows import read_flow
 from heddle.flags import COUNT, components_option, flow_format_option, plugin_options
+from heddle.standard_streams import OutputFailed
 
 if TYPE_CHECKING:
     from heddle.engine.plan import Plan

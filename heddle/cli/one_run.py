@@ -11,9 +11,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from heddle.cli import first_light
-from heddle.cli.exits import WrongUsage, output_failed
+from heddle.cli.exits import WrongUsage
 from heddle.cli.reading.inputs import check_format, misspelt
 from heddle.cli.text.wording import fit_json
+from heddle.standard_streams import output_failed
 from plugins_host import Fault, one_of
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ stdout carries the result, or the frames of ``--protocol``, and nothing else.
 """
 
 import os
-import sys
 from typing import Any
 
 import click
@@ -15,6 +14,7 @@ from heddle.cli.options import debug_option, is_debugging, json_option
 from heddle.cli.reading.inputs import read_input
 from heddle.cli.terminal.own_stdout import own_stdout
 from heddle.flags import components_option, engine_options, format_option
+from heddle.standard_streams import STDOUT, writable
 
 
 @click.command(
@@ -122,7 +122,7 @@ def _check_usage(
             where="--json",
             fix="Leave out --interactive and --protocol.",
         )
-    if sys.stdout is None:
+    if not writable(STDOUT):
         raise WrongUsage("it is closed, and the result goes there", where="stdout")
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from heddle import __version__
+from heddle import __version__, standard_streams
 from heddle.flags import COUNT, MILLISECONDS, components_option, engine_options
 from heddle.server.flag_checks import (
     TOKEN_VARIABLE,
@@ -293,6 +293,7 @@ def _run_workers(plan: "Plan") -> None:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the program; its exit status."""
+    standard_streams.keep()
     try:
         result = command.main(
             list(arguments), prog_name="heddle-server", standalone_mode=False
@@ -312,6 +313,9 @@ def main(arguments: Sequence[str]) -> int:
 def _failed(error: BaseException) -> int:
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
+    if isinstance(error, OSError) and standard_streams.of_stdout(error):
+        error = standard_streams.output_failed(error)
+        standard_streams.give_up_stdout()
     error = shortage(error) or error
     if isinstance(error, Fault):
         tell(f"Error: {error}")

@@ -17,11 +17,11 @@ import trio.lowlevel
 from outcome import Outcome
 
 from heddle.cli.chat.person import PlainPerson
-from heddle.cli.exits import output_failed, told
+from heddle.cli.exits import told
 from heddle.cli.terminal.outlet import write_all
-from heddle.cli.terminal.own_stdout import STDOUT
 from heddle.cli.text.wording import fit, fit_json
 from heddle.events import Event
+from heddle.standard_streams import STDOUT, output_failed
 from plugins_host import Fault
 
 if TYPE_CHECKING:

@@ -17,13 +17,13 @@ from typing import Any, Final
 import msgspec
 import trio
 
-from heddle.cli.exits import output_failed
 from heddle.cli.reporting.frames import error_frame, frame
 from heddle.cli.reporting.plain import warning
 from heddle.cli.reporting.readers import FRAMES_WAITING, LineWriter
 from heddle.cli.terminal.outlet import Outlet
 from heddle.cli.text.wording import fit_json
 from heddle.events import Event
+from heddle.standard_streams import output_failed
 from plugins_host import EncodedFrame, Encoder, Fault, encode_all
 
 # Lines that wait for stdout before the encoder waits too. Bytes.

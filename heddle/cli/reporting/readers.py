@@ -10,12 +10,11 @@ Live       stderr on a terminal (`heddle.cli.live.reader`)
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, Protocol
 
-from heddle.cli.exits import OutputFailed, output_failed
 from heddle.cli.reporting.frames import Remark, error_frame, frame
 from heddle.cli.reporting.plain import PlainLines
 from heddle.cli.terminal.outlet import Outlet
-from heddle.cli.terminal.own_stdout import STDERR, STDOUT
 from heddle.events import Event, Warned
+from heddle.standard_streams import STDERR, STDOUT, OutputFailed, output_failed
 
 # Frames that may wait for whoever reads stdout. One that is further behind has stalled.
 FRAMES_WAITING: Final = 64 * 1024 * 1024

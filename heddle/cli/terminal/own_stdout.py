@@ -9,10 +9,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import TextIOWrapper
-from typing import Final
 
-STDOUT: Final = 1
-STDERR: Final = 2
+from heddle.standard_streams import STDERR, STDOUT
 
 
 @contextmanager

@@ -6,12 +6,12 @@ from heddle.cli.exits import (
     STATUSES,
     HungUp,
     Interrupted,
-    OutputFailed,
     Terminated,
     WrongUsage,
     status_of,
     told,
 )
+from heddle.standard_streams import OutputFailed
 from plugins_host import Fault
 
 

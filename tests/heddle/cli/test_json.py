@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from heddle.cli.exits import OutputFailed
 from heddle.cli.reporting.readers import JsonLines
 from heddle.events import FlowStarted
+from heddle.standard_streams import OutputFailed
 from tests.heddle.cli.conftest import Heddle, WriteFlow, WriteTool, tool_node
 
 

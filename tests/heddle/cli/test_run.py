@@ -257,17 +257,25 @@ def test_a_limit_that_is_too_low_is_told_as_that(
     assert "bug" not in told
 
 
-def test_an_explanation_that_nobody_sees_is_no_fault(
-    flow: WriteFlow, tmp_path: Path
+@pytest.mark.parametrize("closed", [">&-", "1</dev/null"])
+@pytest.mark.parametrize(
+    "arguments", ["explain {}", "graph {}", "validate {}", "completion bash", "--version"]
+)
+def test_what_goes_to_a_closed_stdout_is_no_success(
+    flow: WriteFlow, tmp_path: Path, arguments: str, closed: str
 ) -> None:
     done = subprocess.run(
-        ["/bin/sh", "-c", " ".join([*COMMAND, "explain", flow(), ">&-"])],
+        ["/bin/sh", "-c", " ".join([*COMMAND, arguments.format(flow()), closed])],
         stderr=subprocess.PIPE,
         cwd=tmp_path,
         env=surroundings(tmp_path),
         check=False,
     )
-    assert (done.returncode, done.stderr) == (0, b"")
+    assert (done.returncode, done.stderr.decode()) == (
+        1,
+        "Error: stdout: it is closed. Leave it open, or lead it to a file or to "
+        "/dev/null.\n",
+    )
 
 
 @pytest.mark.parametrize("closed", ["<&-", "2>&-", "<&- 2>&-"])

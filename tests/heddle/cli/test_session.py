@@ -6,9 +6,10 @@ import trio
 import trio.lowlevel
 
 from heddle.cli import session as session_module
-from heddle.cli.exits import INTERRUPTIONS, Interrupted, OutputFailed, Terminated
+from heddle.cli.exits import INTERRUPTIONS, Interrupted, Terminated
 from heddle.cli.session import Session
 from heddle.cli.terminal.outlet import Outlet
+from heddle.standard_streams import OutputFailed
 from plugins_host import Fault
 
 

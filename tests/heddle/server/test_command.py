@@ -171,7 +171,9 @@ def test_a_server_does_not_start_that_could_write_no_working_folder(
     ("shell", "told"),
     [
         ('ulimit -n 6; exec "{python}" -c "$0"', b"may have no more files open"),
-        ('exec "{python}" -c "$0" --help >/dev/full', b"the disk is full"),
+        ('exec "{python}" -c "$0" --help >/dev/full', b"stdout: cannot write: No space"),
+        ('exec "{python}" -c "$0" --help >&-', b"stdout: it is closed. Leave it open"),
+        ('exec "{python}" -c "$0" --version 1</dev/null', b"stdout: it is closed"),
     ],
 )
 def test_what_the_machine_has_too_little_of_is_told_and_is_no_bug(
@@ -356,6 +358,45 @@ def test_nobody_reading_its_log_does_not_stop_it(tmp_path: Path) -> None:
         for _ in range(400):
             assert served.ask("POST", "/v1/runs", {"flow": STRAIGHT}).status == 200
         assert served.ask("GET", "/healthz").status == 200
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="asks /proc what is open")
+@pytest.mark.parametrize("flags", [(), ("--workers", "2")])
+def test_what_it_opens_does_not_take_the_place_of_closed_streams(
+    tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    """Its log would go into that: into a client's socket, or what workers count in."""
+    process = subprocess.Popen(
+        [
+            "sh",
+            "-c",
+            'exec "$0" "$@" <&- >&- 2>&-',
+            sys.executable,
+            "-c",
+            CODE,
+            "--socket",
+            "it.sock",
+            *flags,
+        ],
+        cwd=tmp_path,
+        env=environment(tmp_path),
+    )
+    try:
+        until = time.monotonic() + PATIENCE
+        # Bound, and listening a moment later.
+        with socket.socket(socket.AF_UNIX) as client:
+            while client.connect_ex(str(tmp_path / "it.sock")):
+                assert process.poll() is None
+                assert time.monotonic() < until
+                time.sleep(0.02)
+            client.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert client.recv(100).startswith(b"HTTP/1.1 200 OK")
+        opened = [Path(f"/proc/{process.pid}/fd/{n}").resolve() for n in range(3)]
+        assert opened == [Path("/dev/null")] * 3
+    finally:
+        process.terminate()
+        status = process.wait(PATIENCE)
+    assert status == 0
 
 
 def descendants(pid: int) -> set[int]:
