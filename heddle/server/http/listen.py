@@ -7,10 +7,13 @@ Whoever asks for one that can't be had is told so by `CannotListen`.
 """
 
 import errno
+import fcntl
 import os
 import socket
 import stat
-from contextlib import suppress
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -24,6 +27,8 @@ _BACKLOG: Final = 1024
 # A client whose machine or network vanished says no good-bye. Its stream may be quiet for
 # long, so the system asks after it: first after a minute, then every 15 seconds, 4 times.
 _KEEP_ALIVE: Final = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
+# Seconds to wait for others that make or remove a socket in the same folder.
+_TURN: Final = 2.0
 _NAME_ANOTHER: Final = "Name an address like 127.0.0.1, or 0.0.0.0 for all of them."
 
 
@@ -71,9 +76,9 @@ class Listener:
         """Accept no more, and take the path away if it is still this socket's."""
         self.sock.close()
         # Another server may have replaced it by now, and then it is that one's.
-        with suppress(OSError):
-            if self.path is None or not self._owned:
-                return
+        if self.path is None or not self._owned:
+            return
+        with suppress(OSError), _turn_at(self.path):
             if _identity(self.path) == self._identity:
                 Path(self.path).unlink()
 
@@ -184,14 +189,15 @@ def bind_path(path: str, *, mode: int = 0o600) -> Listener:
         raise CannotListen(f"{path!r} is no path", where=where)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        try:
-            _bind_path(sock, path, mode)
-        except OSError as error:
-            if error.errno != errno.EADDRINUSE:
-                raise
-            _remove_stale(path, where)
-            _bind_path(sock, path, mode)
-        sock.listen(_BACKLOG)
+        with _turn_at(path):
+            try:
+                _bind_path(sock, path, mode)
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+                _remove_stale(path, where)
+                _bind_path(sock, path, mode)
+            sock.listen(_BACKLOG)
     except OSError as error:
         sock.close()
         raise _cannot(error, where) from error
@@ -199,6 +205,34 @@ def bind_path(path: str, *, mode: int = 0o600) -> Listener:
         sock.close()
         raise
     return Listener(sock, path=path)
+
+
+@contextmanager
+def _turn_at(path: str) -> Iterator[None]:
+    """Have no other server make or remove a socket there meanwhile.
+
+    One that is bound and does not listen yet, or that two find dead at a time, would be
+    taken away from a server that lives. The kernel takes the lock off when we end.
+    """
+    try:
+        folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_CLOEXEC)  # noqa: PTH120
+    except OSError:
+        # It is not there, as binding will tell, or may not be listed.
+        yield
+        return
+    try:
+        until = time.monotonic() + _TURN
+        while time.monotonic() < until:
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                time.sleep(0.01)
+            except OSError:
+                break  # there are file systems without locks
+        yield
+    finally:
+        os.close(folder)
 
 
 def _bind_path(sock: socket.socket, path: str, mode: int) -> None:
@@ -216,11 +250,15 @@ def _remove_stale(path: str, where: str) -> None:
             "there is a file of that name", where=where, fix="Name another path."
         )
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        # One that is stuck, with many waiting, would have us wait as well.
+        probe.setblocking(False)
         try:
             probe.connect(path)
         except ConnectionRefusedError:
             Path(path).unlink()
             return
+        except BlockingIOError:
+            pass
     raise CannotListen(
         "another server listens there", where=where, fix="Stop it, or name another path."
     )

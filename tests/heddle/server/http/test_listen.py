@@ -1,6 +1,7 @@
 """Where a server listens, and what it says when it can't."""
 
 import errno
+import fcntl
 import os
 import shutil
 import socket
@@ -8,6 +9,7 @@ import ssl
 import stat
 import subprocess
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -204,6 +206,56 @@ def test_a_path_in_use_and_what_is_no_socket_are_left_alone(tmp_path: Path) -> N
         bind_path(str(path))
     assert caught.value.what == "there is a file of that name"
     assert path.read_text() == "precious"
+
+
+def test_a_server_that_keeps_clients_waiting_is_there(tmp_path: Path) -> None:
+    path = str(tmp_path / "s")
+    with socket.socket(socket.AF_UNIX) as stuck, ExitStack() as clients:
+        stuck.bind(path)
+        stuck.listen(0)
+        for _ in range(3):
+            client = clients.enter_context(socket.socket(socket.AF_UNIX))
+            client.setblocking(False)
+            client.connect_ex(path)
+        with pytest.raises(CannotListen, match="another server listens there"):
+            bind_path(path)
+    assert Path(path).exists()
+
+
+async def test_a_server_that_is_about_to_listen_is_not_taken_for_a_dead_one(
+    tmp_path: Path,
+) -> None:
+    path = str(tmp_path / "s")
+    turn = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(turn, fcntl.LOCK_EX)
+    found: list[Exception] = []
+
+    def come_second() -> None:
+        try:
+            bind_path(path).close()
+        except CannotListen as refused:
+            found.append(refused)
+
+    with socket.socket(socket.AF_UNIX) as first:
+        first.bind(path)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.to_thread.run_sync, come_second)
+            await trio.sleep(0.05)
+            first.listen()
+            os.close(turn)
+        assert "another server listens there" in str(found)
+    assert Path(path).exists()
+
+
+def test_a_folder_that_another_holds_on_to_is_not_waited_for_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listen, "_TURN", 0.02)
+    turn = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(turn, fcntl.LOCK_EX)
+    bind_path(str(tmp_path / "s")).close()
+    os.close(turn)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_this_user_may_not_write_gets_no_socket(tmp_path: Path) -> None:
