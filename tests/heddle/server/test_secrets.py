@@ -3,6 +3,7 @@
 import json
 import signal
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -10,6 +11,8 @@ from tests.heddle.server.serving import STRAIGHT, WAITING, server, write_tools
 from tests.heddle.server.test_command import MANIFEST, PROGRAM
 
 TOKEN, KEY, INPUT, SETTING = "tok-5e1", "key-7c2", "inp-9d3", "set-4b4"
+SAID: Final = "said-1f0"
+"""By a tool that fails: for who ran it, and for nobody else."""
 
 
 @pytest.mark.parametrize(("workers", "form"), [((), "text"), (("--workers", "2"), "json")])
@@ -20,7 +23,7 @@ def test_no_secret_is_logged_or_told(
     (tmp_path / "gate.py").write_text(PROGRAM)
     (tmp_path / "set.json").write_text(json.dumps({"deny": [SETTING]}))
     tools = Path(write_tools(tmp_path))
-    (tools / "wait").write_text("#!/bin/sh\nexit 3\n")
+    (tools / "wait").write_text(f"#!/bin/sh\necho {SAID} >&2\nexit 3\n")
     flags = ("--plugin", "gate.json", "--plugin-config", "Gate=@set.json")
     with server(
         tmp_path,
@@ -37,6 +40,7 @@ def test_no_secret_is_logged_or_told(
             assert answer.headers["x-request-id"] == "mine-1"
             told.append(answer)
         assert [each.status for each in told] == [200, 500]
+        assert SAID in told[1].error[1]
         broken = {"flow": {**STRAIGHT, "name": 3}, "inputs": {"a": INPUT}}
         told.append(served.ask("POST", "/v1/runs", broken, good))
         other = {"Authorization": f"Bearer {TOKEN}x"}
@@ -54,7 +58,7 @@ def test_no_secret_is_logged_or_told(
         assert served.ended() == 0
         secrets = {TOKEN, KEY, INPUT, SETTING}
         log = "\n".join(served.log)
-        assert not {each for each in secrets if each in log}
+        assert not {each for each in {*secrets, SAID} if each in log}
         for answer in told[1:]:
             text = answer.body.decode() + str(answer.headers)
             assert not {each for each in secrets if each in text}
