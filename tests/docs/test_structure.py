@@ -119,6 +119,21 @@ def test_the_page_of_the_plugin_host_has_each_of_its_modules() -> None:
     assert named == {*found, "runtime/serve.mjs"}
 
 
+def test_what_tests_a_package_lies_as_its_code_does() -> None:
+    tests = ROOT / "tests"
+    suites = [each for package in PACKAGES for each in (tests / package).rglob("test_*.py")]
+    assert len(suites) > 150
+    astray = {}
+    for suite in suites:
+        folder = ROOT / suite.parent.relative_to(tests)
+        name = suite.stem.removeprefix("test_")
+        beside = any((folder / each).exists() for each in (f"{name}.py", name))
+        deeper = [*folder.rglob(f"{name}.py")] if folder.is_dir() else ["no such folder"]
+        if deeper and not beside:
+            astray[str(suite.relative_to(ROOT))] = deeper
+    assert not astray
+
+
 @pytest.mark.parametrize(
     "folder",
     [path for path in folders() if (path / "__init__.py").exists()],

@@ -31,7 +31,7 @@ from heddle.events import (
     ToolReturned,
 )
 from plugins_host import ModelRequest, ModelResponse
-from tests.heddle.engine.test_teams import (
+from tests.heddle.engine.nodes.test_team import (
     around,
     asks,
     managed,

@@ -26,7 +26,7 @@ from heddle.events import (
 from heddle.events import NodeFailed as NodeFailedEvent
 from plugins_host import Fault
 from plugins_host.conversation import ModelResponse
-from tests.heddle.engine.test_agent import asks, one_agent, tool_messages
+from tests.heddle.engine.nodes.test_agent import asks, one_agent, tool_messages
 from tests.support.flows import (
     component,
     document,
@@ -355,7 +355,7 @@ async def test_who_of_a_team_wants_to_run_a_tool_is_said() -> None:
         return asks(("2", "wipe", '{"path": "a"}'))
 
     person = FakePerson(YES)
-    from tests.heddle.engine.test_teams import around
+    from tests.heddle.engine.nodes.test_team import around
 
     await run_document(
         around(crew),

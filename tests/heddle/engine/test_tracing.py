@@ -28,8 +28,8 @@ from heddle.events import (
     ToolReturned,
 )
 from plugins_host import ModelRequest, ModelResponse, Usage
-from tests.heddle.engine.test_agent import one_agent
-from tests.heddle.engine.test_teams import (
+from tests.heddle.engine.nodes.test_agent import one_agent
+from tests.heddle.engine.nodes.test_team import (
     around,
     asks,
     by_agent,

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.heddle.server.code.test_tools import lives
 from tests.heddle.server.serving import (
     PATIENCE,
     STRAIGHT,
@@ -15,7 +16,6 @@ from tests.heddle.server.serving import (
     server,
     write_tools,
 )
-from tests.heddle.server.test_submitted_tools import lives
 from tests.pressure.stage import children
 
 WORKER = """

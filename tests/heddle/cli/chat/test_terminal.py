@@ -16,6 +16,7 @@ import trio.lowlevel
 
 from heddle.cli.chat.commands import COMMANDS
 from heddle.cli.chat.line_editor import KEYS
+from tests.heddle.cli.chat.test_loop import asking
 from tests.heddle.cli.conftest import (
     COMMAND,
     WriteFlow,
@@ -24,7 +25,6 @@ from tests.heddle.cli.conftest import (
     surroundings,
     tool_node,
 )
-from tests.heddle.cli.test_chat import asking
 from tests.support.model_endpoint import Call, ModelEndpoint, Reply, model_endpoint
 from tests.support.screen import Screen
 
@@ -258,7 +258,7 @@ def test_earlier_turns_go_to_the_agents_and_a_retry_replaces_the_last(
 def test_tool_calls_and_what_policies_did_are_seen_as_they_happen(
     flow: WriteFlow, tool: WriteTool, tmp_path: Path
 ) -> None:
-    from tests.heddle.cli.test_live import GATE, MANIFEST, UNTIL
+    from tests.heddle.cli.live.test_reader import GATE, MANIFEST, UNTIL
 
     tool("shell", "echo '{}'")
     tool("look", UNTIL.format(tmp_path / "go"))
@@ -452,7 +452,7 @@ def test_whatever_ends_a_chat_leaves_the_terminal_usable(
 def test_a_resized_terminal_is_drawn_anew(
     flow: WriteFlow, tool: WriteTool, tmp_path: Path
 ) -> None:
-    from tests.heddle.cli.test_live import UNTIL
+    from tests.heddle.cli.live.test_reader import UNTIL
 
     tool("t", UNTIL.format(tmp_path / "go"))
     with talking(tmp_path, flow(tool_node("t")), "--tools-dir", "tools") as screen:

@@ -21,7 +21,7 @@ from tests.heddle.cli.conftest import (
 )
 from tests.support.screen import Screen
 
-EXAMPLES = Path(__file__).parents[3] / "examples" / "policies"
+EXAMPLES = Path(__file__).parents[4] / "examples" / "policies"
 
 
 def scripted(tmp_path: Path, *steps: dict[str, object], inputs: object = None) -> str:

@@ -11,7 +11,7 @@ from heddle.remote.client import MAX_ANSWER
 from heddle.spec import ApiNode, RetryPolicy, read_document
 from tests.support.flows import document, end, flow, start
 
-PAGE = (Path(__file__).parents[3] / "docs" / "remote.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "remote.md").read_text(encoding="utf-8")
 
 
 def test_the_example_is_sent_as_the_page_says() -> None:

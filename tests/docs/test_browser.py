@@ -19,7 +19,7 @@ from tests.support.flows import component, end, flow, llm, start
 PROGRAM: Final = program()
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="there is no browser")
 TOKEN: Final = "open-sesame"
-PAGE: Final = Path(__file__).parents[3] / "docs" / "browser.md"
+PAGE: Final = Path(__file__).parents[2] / "docs" / "browser.md"
 
 MODEL: Final = component(
     "OpenAiCompatibleConfig",

@@ -10,7 +10,7 @@ import pytest
 
 from tests.heddle.server.serving import STRAIGHT, Served, server
 
-PAGE: Final = (Path(__file__).parents[3] / "docs" / "client.md").read_text()
+PAGE: Final = (Path(__file__).parents[2] / "docs" / "client.md").read_text()
 SNIPPETS: Final = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 PRINTS: Final = (
     "Ada",

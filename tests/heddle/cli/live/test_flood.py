@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.heddle.cli.conftest import WriteTool
-from tests.heddle.cli.test_live import UNTIL, go, on_a_terminal
+from tests.heddle.cli.live.test_reader import UNTIL, go, on_a_terminal
 from tests.support.flows import component, document, end, flow, inner, llm, model, start
 from tests.support.flows import tool as tool_node
 

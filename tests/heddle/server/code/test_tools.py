@@ -15,7 +15,7 @@ import pytest
 from heddle.server.code.reading import MAX_SOURCE, MAX_TOOLS
 from heddle.server.settings import MAX_BODY
 from tests.heddle.server.serving import STRAIGHT, Served, server, sse, write_tools
-from tests.heddle.server.test_socket import connected
+from tests.heddle.server.sockets.test_socket import connected
 from tests.support.flows import end, flow, prop, start, tool
 
 ONE = flow(
