@@ -89,6 +89,7 @@ def plugin_options(command: Command) -> Command:
         "plugins",
         metavar="FILE",
         multiple=True,
+        type=click.Path(),
         help="A plugin's manifest or Python module. Repeat it: they are asked in order.",
     )(plugin_settings_options(command))
 

@@ -123,6 +123,9 @@ async def test_tools_of_a_published_server_and_of_our_own_are_used_by_flows(
         )
         now = await run({"timezone": "UTC"}, tool_node("get_current_time"))
         assert "UTC" in json.dumps(now)
+        readme = preparing.load(str(EXAMPLE / "flow.json"))
+        told = await engine.run(readme, {"timezone": "UTC"}, lambda _: None, stream=False)
+        assert str(told["datetime"]).endswith("+00:00")
 
         script = [
             {"tool_calls": [{"name": "add", "arguments": {"a": 2, "b": 3}}]},

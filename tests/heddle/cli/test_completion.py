@@ -1,8 +1,11 @@
 import shutil
 import subprocess
+from collections.abc import Iterator
 
+import click
 import pytest
 
+from heddle.cli.commands import heddle as command
 from tests.heddle.cli.conftest import Heddle
 
 
@@ -36,6 +39,24 @@ def complete(heddle: Heddle, *words: str) -> list[str]:
     )
     assert done.status == 0
     return [line.partition(",")[2] for line in done.stdout.splitlines()]
+
+
+def options(command: click.Command) -> Iterator[click.Option]:
+    """Those of a command and of all below it."""
+    yield from (each for each in command.params if isinstance(each, click.Option))
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            found = command.get_command(context, name)
+            assert found is not None
+            yield from options(found)
+
+
+def test_files_and_folders_are_completed_where_one_is_asked_for() -> None:
+    asked = [each for each in options(command) if each.metavar in {"FILE", "DIR"}]
+    assert len(asked) > 10
+    plain = [each.opts[0] for each in asked if not isinstance(each.type, click.Path)]
+    assert plain == []
 
 
 def test_commands_and_options_are_completed(heddle: Heddle) -> None:
