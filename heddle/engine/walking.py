@@ -410,7 +410,10 @@ class Walking:
         """What the node does, in the task of its walk: see docs/design.md, "Tasks"."""
         work = self._plan.work[context.node.index]
         if isinstance(work, Pure):
-            await trio.lowlevel.checkpoint()
+            # Who asks a policy around each node gives way there: to a process it is a wait,
+            # and a handler inside heddle is called behind a turn for the others.
+            if self._unasked:
+                await trio.lowlevel.checkpoint()
             step = work.step
             return await bounded(lambda: step(given)) if work.checks else step(given)
         assert isinstance(work, Waiting)
