@@ -9,7 +9,7 @@ the program
 commands
     run           `one_run`: a run as it makes it; `session`: its signals watched
     validate
-    graph         its pictures are made in `drawing/`
+    graph         its pictures are made in `drawing/`, and kept by `whole_file`
     explain       `explained`: who would be asked where, as sections
     init          `new_files`: how files are written
     plugin        `plugin_new` and `plugin_check`

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from heddle.cli.exits import WrongUsage
 from heddle.cli.options import GuessedChoice, debug_option
 from heddle.cli.reading.flows import read_flow
+from heddle.cli.whole_file import write_whole
 from heddle.flags import COUNT, components_option, flow_format_option, plugin_options
 from heddle.standard_streams import OutputFailed
+from plugins_host import shortage
 
 if TYPE_CHECKING:
     from heddle.engine.plan import Plan
@@ -100,12 +103,13 @@ def command(
         click.echo(data, nl=False)
         return 0
     try:
-        Path(output).write_bytes(data)
+        write_whole(Path(output), data)
     except OSError as error:
+        short = shortage(error)
         raise OutputFailed(
             f"cannot write it: {error.strerror or error}",
             where=output,
-            fix="Check the path and its permissions.",
+            fix=short.fix if short else "Check the path and its permissions.",
         ) from error
     return 0
 
@@ -124,9 +128,17 @@ def draw(sketch: "Sketch", picture: str, encoding: str | None, width: int) -> st
     """The picture as text of whatever kind, with a newline at its end."""
     match picture:
         case "svg":
+            from heddle.cli.drawing.layers import TooManyBends
             from heddle.cli.drawing.svg import svg
 
-            return svg(sketch)
+            try:
+                return svg(sketch)
+            except TooManyBends as error:
+                raise WrongUsage(
+                    "the flow has too many lines over too many nodes to be drawn",
+                    where="--format svg",
+                    fix="Have it as text, which is a list then, or as mermaid.",
+                ) from error
         case "mermaid":
             from heddle.cli.drawing.mermaid import mermaid
 

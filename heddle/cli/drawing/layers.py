@@ -23,6 +23,15 @@ MAX_POINTS: Final = 20_000
 """Above this many, ranks stay in the order in which they are met."""
 
 
+MAX_BENDS: Final = 100_000
+"""Points of links between their ends. Of a thousand nodes in a row that each lead to the
+last as well there are a million, and nobody could follow them."""
+
+
+class TooManyBends(Exception):
+    """There is no picture of this that anybody could read, nor in time."""
+
+
 class Link(Struct, frozen=True):
     """A line to arrange; ``labelled`` ones have a point for their label."""
 
@@ -58,9 +67,15 @@ class Arranged(Struct, frozen=True):
 
 
 def arrange(boxes: int, links: Sequence[Link]) -> Arranged:
-    """Put boxes and links in ranks. Box 0 is where reading begins."""
+    """Put boxes and links in ranks. Box 0 is where reading begins.
+
+    Raises:
+        TooManyBends: They would have over `MAX_BENDS`.
+    """
     downwards = _downwards(boxes, links)
     rank = _rank(boxes, downwards)
+    if sum(rank[lower] - rank[upper] - 1 for upper, lower in downwards) > MAX_BENDS:
+        raise TooManyBends
     ranks: list[list[int]] = [[] for _ in range(max(rank, default=-1) + 1)]
     for box in range(boxes):
         ranks[rank[box]].append(box)

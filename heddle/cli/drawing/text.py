@@ -10,12 +10,13 @@
 Where that is wider than there is room, the same is told as a list (`outline`).
 """
 
-from typing import Final
+from contextlib import suppress
+from typing import Final, TypeAlias
 
 import msgspec
 
 from heddle.cli.drawing.boxes import WIDEST, rows
-from heddle.cli.drawing.layers import Arranged, Link, arrange
+from heddle.cli.drawing.layers import Arranged, Chain, Link, TooManyBends, arrange
 from heddle.cli.drawing.outline import outline
 from heddle.cli.drawing.signs import ASCII, Signs
 from heddle.cli.drawing.spacing import spaced
@@ -29,22 +30,39 @@ GAP: Final = 3
 """Cells between two boxes."""
 LABEL: Final = 24
 """Cells of a line's label."""
+LARGEST: Final = 5_000
+"""Cells of a row. What is wider is a list, however much room there is for it: between two
+ranks that wide there may be as many rows."""
+
+
+_Columns: TypeAlias = dict[int, dict[int, int]]
+"""A point → a link there → its column."""
+
+
+class _TooWide(Exception):
+    """A picture is wider than there is room."""
 
 
 def text(sketch: Sketch, signs: Signs, width: int) -> list[str]:
     """The lines of a picture that is at most ``width`` cells wide."""
     if signs is ASCII:
         sketch = _in_ascii(sketch)
-    for most in WIDTHS:
-        drawn = _Drawing(sketch, signs, most).lines()
-        if max(map(cells, drawn), default=0) <= width:
-            break
-    else:
-        drawn = outline(sketch, signs, width)
+    drawn = _drawn(sketch, signs, width) or outline(sketch, signs, width)
     if sketch.note:
         drawn += ["", cut(sketch.note, width)]
     drawn = [each.rstrip() for each in drawn]
     return [each.replace("…", "~") for each in drawn] if signs is ASCII else drawn
+
+
+def _drawn(sketch: Sketch, signs: Signs, width: int) -> list[str] | None:
+    """A picture, if there is one that is not too wide."""
+    room = min(width, LARGEST)
+    for most in WIDTHS:
+        with suppress(_TooWide, TooManyBends):
+            drawn = _Drawing(sketch, signs, most, room).lines()
+            if max(map(cells, drawn), default=0) <= room:
+                return drawn
+    return None
 
 
 def _in_ascii(sketch: Sketch) -> Sketch:
@@ -113,11 +131,17 @@ class _Canvas:
 
 
 class _Drawing:
-    """One sketch: measured, arranged, drawn."""
+    """One sketch: measured, arranged, drawn, unless it is wider than ``room``.
 
-    def __init__(self, sketch: Sketch, signs: Signs, most: int) -> None:
+    Raises:
+        TooManyBends: Nobody could read it.
+        _TooWide: It is. To draw it first would cost time and memory without bounds.
+    """
+
+    def __init__(self, sketch: Sketch, signs: Signs, most: int, room: int) -> None:
         self._sketch = sketch
         self._most = most
+        self._room = room
         self._signs = signs
         self._labels = [cut(each.label, LABEL) for each in sketch.lines]
         links = [
@@ -139,10 +163,38 @@ class _Drawing:
             _odd(max(max(map(cells, content)), 2 * max(number) - 1) + 4)
             for content, number in zip(self._contents, ports, strict=True)
         ]
+        self._see_that_ranks_fit()
         self._middles = {
             point: round(at)
             for point, at in spaced(self._arranged, self._width, self._gap).items()
         }
+        self._see_that_it_fits()
+        rank_of = {
+            point: number
+            for number, rank in enumerate(self._arranged.ranks)
+            for point in rank
+        }
+        # The parts of links below each rank.
+        self._segments: list[list[tuple[int, int, Chain]]] = [
+            [] for _ in self._arranged.ranks
+        ]
+        for segment in self._arranged.segments():
+            self._segments[rank_of[segment[0]]].append(segment)
+
+    def _see_that_ranks_fit(self) -> None:
+        """What stands side by side may need more than there is room, wherever it stands."""
+        for rank in self._arranged.ranks:
+            boxes = [self._widths[each] for each in rank if each < self._arranged.boxes]
+            if sum(boxes) + 2 * len(rank) - len(boxes) - 1 > self._room:
+                raise _TooWide
+
+    def _see_that_it_fits(self) -> None:
+        """Boxes of different ranks may stand too far from each other."""
+        boxes = range(self._arranged.boxes)
+        left = min((self._middles[n] - self._widths[n] // 2 for n in boxes), default=0)
+        right = max((self._middles[n] + self._widths[n] // 2 for n in boxes), default=-1)
+        if right - left + 1 > self._room:
+            raise _TooWide
 
     def _content(self, box: Box) -> list[str]:
         lines = [
@@ -150,8 +202,11 @@ class _Drawing:
         ]
         for inner in box.inside:
             named = f"{self._signs.more} {cut(inner.name, LABEL)}"
-            lines += ["", named, *_Drawing(inner, self._signs, self._most).lines()]
+            lines += ["", named, *self._inside(inner)]
         return lines
+
+    def _inside(self, inner: Sketch) -> list[str]:
+        return _Drawing(inner, self._signs, self._most, self._room - 4).lines()
 
     def _width(self, point: int) -> float:
         if point < self._arranged.boxes:
@@ -173,7 +228,7 @@ class _Drawing:
         for number, rank in enumerate(ranks):
             height = max((self._height(point) for point in rank), default=0)
             for point in rank:
-                self._point(canvas, point, row, height, out)
+                self._point(canvas, point, row, height, out.get(point, {}))
             row += height
             if number < len(ranks) - 1:
                 row = self._channel(canvas, number, row, out, into)
@@ -186,7 +241,7 @@ class _Drawing:
 
     # -- where lines leave and arrive --------------------------------------------------
 
-    def _ports(self) -> tuple[dict[tuple[int, int], int], dict[tuple[int, int], int]]:
+    def _ports(self) -> tuple[_Columns, _Columns]:
         """The columns at which links leave points below, and reach them above."""
         out: dict[int, list[tuple[int, int]]] = {}
         into: dict[int, list[tuple[int, int]]] = {}
@@ -195,11 +250,9 @@ class _Drawing:
             into.setdefault(lower, []).append((self._middles[upper], chain.link))
         return self._columns(out), self._columns(into)
 
-    def _columns(
-        self, ends: dict[int, list[tuple[int, int]]]
-    ) -> dict[tuple[int, int], int]:
+    def _columns(self, ends: dict[int, list[tuple[int, int]]]) -> _Columns:
         """A column for each link on one side of each point, near where it leads."""
-        found: dict[tuple[int, int], int] = {}
+        found: _Columns = {}
         for point, wished in ends.items():
             wished.sort()
             middle = self._middles[point]
@@ -210,10 +263,9 @@ class _Drawing:
             columns[-1] = min(columns[-1], middle + half)
             for index in range(len(columns) - 2, -1, -1):
                 columns[index] = min(columns[index], columns[index + 1] - 2)
-            found.update(
-                ((point, link), column)
-                for (_, link), column in zip(wished, columns, strict=True)
-            )
+            found[point] = {
+                link: column for (_, link), column in zip(wished, columns, strict=True)
+            }
         return found
 
     # -- drawing -----------------------------------------------------------------------
@@ -224,12 +276,12 @@ class _Drawing:
         point: int,
         row: int,
         height: int,
-        out: dict[tuple[int, int], int],
+        out: dict[int, int],
     ) -> None:
         if point < self._arranged.boxes:
             self._box(canvas, point, row, height, out)
             return
-        (link,) = {each for at, each in out if at == point}
+        (link,) = out
         column = self._middles[point]
         for each in range(row, row + height):
             canvas.down(each, column, self._down(link))
@@ -242,7 +294,7 @@ class _Drawing:
         point: int,
         row: int,
         height: int,
-        out: dict[tuple[int, int], int],
+        out: dict[int, int],
     ) -> None:
         signs, content, width = self._signs, self._contents[point], self._widths[point]
         left = self._middles[point] - width // 2
@@ -254,26 +306,24 @@ class _Drawing:
             canvas.put(number, left + width - 1, signs.down)
         bottom = row + len(content) + 1
         canvas.put(bottom, left, three + signs.across * (width - 2) + four)
-        for (at, link), column in out.items():
-            if at == point:
-                canvas.put(bottom, column, signs.out)
-                for each in range(bottom + 1, row + height):
-                    canvas.down(each, column, self._down(link))
+        for link, column in out.items():
+            canvas.put(bottom, column, signs.out)
+            for each in range(bottom + 1, row + height):
+                canvas.down(each, column, self._down(link))
 
     def _channel(
         self,
         canvas: _Canvas,
         number: int,
         row: int,
-        out: dict[tuple[int, int], int],
-        into: dict[tuple[int, int], int],
+        out: _Columns,
+        into: _Columns,
     ) -> int:
         """The lines between a rank and the next; the row where that begins."""
         boxes = self._arranged.boxes
-        upper = set(self._arranged.ranks[number])
-        parts = [each for each in self._arranged.segments() if each[0] in upper]
+        parts = self._segments[number]
         ways = {
-            index: (out[above, chain.link], into[below, chain.link])
+            index: (out[above][chain.link], into[below][chain.link])
             for index, (above, below, chain) in enumerate(parts)
         }
         lanes = tracks(ways)

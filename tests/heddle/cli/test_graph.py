@@ -1,13 +1,23 @@
 """``heddle graph``: arguments in, a picture or the faults of the document out."""
 
 import json
+import subprocess
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from heddle.cli import entry
-from tests.heddle.cli.conftest import COMMAND, Heddle, WriteFlow, tool_node
+from tests.heddle.cli.conftest import (
+    COMMAND,
+    Heddle,
+    WriteFlow,
+    surroundings,
+    tool_node,
+)
+from tests.support import flows as documents
+from tests.support.flows import branching, edge, end, start
 from tests.support.screen import Screen
 
 POLICIES = Path(__file__).parents[3] / "examples" / "policies"
@@ -93,6 +103,49 @@ def test_a_file_that_cannot_be_written_is_told(graph: Any, flow: WriteFlow) -> N
         "Error: no/such.svg: cannot write it: No such file or directory. Check the path "
         "and its permissions.\n"
     )
+
+
+@pytest.mark.parametrize("name", ["a.svg", "link.svg"])
+def test_a_picture_that_there_is_no_room_for_leaves_the_old_one(
+    heddle: Heddle, flow: WriteFlow, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "a.svg").write_text("precious")
+    (tmp_path / "a.svg").chmod(0o640)
+    (tmp_path / "link.svg").symlink_to("a.svg")
+    before = sorted(tmp_path.iterdir())
+    shell = f"ulimit -f 0; exec {' '.join(COMMAND)} graph {flow()} -o {name}"
+    done = subprocess.run(
+        ["/bin/sh", "-c", shell],
+        capture_output=True,
+        cwd=tmp_path,
+        env=surroundings(tmp_path),
+        check=False,
+    )
+    assert done.returncode == 1
+    assert f"Error: {name}: cannot write it: File too large" in done.stderr.decode()
+    assert (tmp_path / "a.svg").read_text() == "precious"
+    assert heddle("graph", flow(), "-o", name).status == 0
+    assert (tmp_path / "a.svg").read_text().startswith("<svg")
+    assert (tmp_path / "a.svg").stat().st_mode & 0o777 == 0o640
+    assert (tmp_path / "link.svg").is_symlink()
+    left = {each.name for each in tmp_path.iterdir()} - {each.name for each in before}
+    assert not [each for each in left if each.startswith(".heddle")]
+    assert heddle("graph", flow(), "-o", "/dev/stdout").stdout.startswith("┌")
+
+
+def test_a_flow_that_nobody_could_follow_has_no_svg(graph: Any, tmp_path: Path) -> None:
+    names = [f"b{number}" for number in range(400)]
+    edges = [edge(a, b, "default") for a, b in pairwise([*names, "end"])]
+    edges += [edge(name, "end", "out") for name in names]
+    nodes = [start(), *(branching(name, {"v": "out"}) for name in names), end()]
+    made = documents.flow(nodes, ["start", "b0"], edges)
+    (tmp_path / "many.json").write_text(json.dumps(made))
+    status, out, err = graph("many.json", "--format", "svg")
+    assert (status, out) == (2, "")
+    assert "too many lines over too many nodes to be drawn. Have it as text" in err
+    status, out, err = graph("many.json")
+    assert (status, err) == (0, "")
+    assert "\n├─ out ─▶ end\n" in out
 
 
 def test_faults_are_told_as_validate_tells_them(
