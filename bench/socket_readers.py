@@ -31,7 +31,6 @@ _END_WORD: Final = b'"end"'
 # Of the message of the end so much may be in what arrived before the rest of it.
 _CUT: Final = 32
 _MEANWHILE: Final = 256 * 1024
-_SHOWN: Final = 300
 PATIENCE: Final = 30.0
 """Seconds without a word from the server that make a failure."""
 

@@ -30,14 +30,13 @@ PluginLog = Callable[[PluginLine], None]
 class Counts:
     """What happened with one plugin since heddle started, over all of its processes."""
 
-    __slots__ = ("late", "retired", "started", "stray", "trouble")
+    __slots__ = ("late", "retired", "started", "trouble")
 
     def __init__(self) -> None:
         self.started = 0
         self.trouble = ""  # why no process takes calls; empty while one does
         self.retired = 0
         self.late = 0  # answers that nobody waited for any more
-        self.stray = 0  # lines on stdout that are no frames
 
 
 def shortened(text: str, limit: int) -> str:

@@ -22,9 +22,6 @@ from heddle.spec import (
     Swarm,
 )
 
-MEMBERS: Final = (Agent, SpecializedAgent)
-"""What may work in a team."""
-
 
 def members_of(agent: Component) -> tuple[Component, ...]:
     """Who works when this agent does, first who talks to the user; itself for one alone."""

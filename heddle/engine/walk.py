@@ -5,16 +5,10 @@ arrival ──> execution ──settled──> next_step ──> another arrival
               failed ──retry?──> again ──> the same node, attempt + 1
 """
 
-import math
-from typing import Final
-
 from msgspec import Struct
 
 from heddle.engine.faults import LimitReached, NoWayOn
 from heddle.engine.graph import GraphNode
-
-MAX_RETRY_DELAY_MS: Final = 30_000
-"""No policy can make a run wait longer between two attempts."""
 
 
 class Limits(Struct, frozen=True):
@@ -115,10 +109,3 @@ def retry(visit: Visit, spent: int, limits: Limits) -> Visit | RetryRefused:
     if spent >= limits.max_iterations:
         return RetryRefused(f"the run has had its {spent} executions (--max-iterations)")
     return Visit(visit.node, visit.attempt + 1)
-
-
-def clamp_delay(delay_ms: float) -> float:
-    """The wait before an attempt, in milliseconds, within what any policy may ask."""
-    if math.isnan(delay_ms):
-        return 0.0
-    return min(max(delay_ms, 0.0), float(MAX_RETRY_DELAY_MS))

@@ -14,7 +14,6 @@ from typing import Any, Final, Literal, NotRequired, Protocol, TypeAlias, TypedD
 import msgspec
 from msgspec import Raw, Struct
 
-Half = Literal["before", "after"]
 Level = Literal["debug", "info", "warn", "error"]
 
 _NOTHING: Final = Raw()

@@ -455,7 +455,6 @@ class Channel:
                 case Unreadable(id=id_, why=why):
                     self._fail(id_, ProtocolBroken(self._name, f"its answer: {why}"))
                 case Stray(text=text):
-                    self._counts.stray += 1
                     self._tell("stdout", shortened(text, MAX_LOG_LINE))
                 case Broken():
                     self._broke(arrival)

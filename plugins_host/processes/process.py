@@ -334,7 +334,3 @@ class _Keeper(Actor["_Connect | _Greeted | _Died | _Probe"]):
 
     def _tell(self, text: str) -> None:
         self._log(PluginLine(self._program.name, "host", text))
-
-
-def log_nothing(_: PluginLine) -> None:
-    """A log for who does not listen."""

@@ -27,7 +27,6 @@ from heddle.installation import install
 from plugins_host import Fault, PluginLine, PluginLog
 from plugins_host.conversation import ModelResponse, ToolCall
 from plugins_host.processes.calls import Call
-from plugins_host.processes.process import log_nothing
 from tests.conformance.policies.sequential import ADMITS, Member, Plain
 from tests.conformance.policies.staging import (
     LANGUAGES,
@@ -39,6 +38,7 @@ from tests.conformance.policies.staging import (
     descriptors,
     installed,
     installing,
+    log_nothing,
     nothing_left,
     program,
     tasks,

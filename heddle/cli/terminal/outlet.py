@@ -14,7 +14,6 @@ import trio
 
 # POSIX: a pipe that is ready takes this much without blocking.
 SURE: int = select.PIPE_BUF
-IDLE_STEP = 0.05
 
 
 class Outlet:
@@ -33,7 +32,6 @@ class Outlet:
         self._most = most
         self._broken = broken
         self._waiting = bytearray()
-        self._writing = False
         self._something = trio.Event()
         self._nothing = trio.Event()
         self._nothing.set()

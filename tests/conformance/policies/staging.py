@@ -42,10 +42,9 @@ from heddle.events import (
 )
 from heddle.installation import install, open_plugins
 from heddle.spec import read_document
-from plugins_host import Chain, Fault, PluginLog, PluginProcess
+from plugins_host import Chain, Fault, PluginLine, PluginLog, PluginProcess
 from plugins_host.conversation import ModelRequest, ModelResponse, ToolCall
 from plugins_host.loading.entry_point import RUNTIME
-from plugins_host.processes.process import log_nothing
 from tests.conformance.policies.sequential import Item, Member, Plain, Story
 from tests.support.flows import (
     agent,
@@ -73,6 +72,10 @@ LANGUAGES: Final = [
 
 # Longer than any machine is busy: what is late is late for a reason of the test.
 PATIENCE: Final = 60.0
+
+
+def log_nothing(_: PluginLine) -> None:
+    """A log for who does not listen."""
 
 
 class Broken(Fault):

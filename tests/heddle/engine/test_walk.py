@@ -1,6 +1,5 @@
 """The walk's decisions over small graphs: no loop, no clock."""
 
-import math
 from typing import Any
 
 import pytest
@@ -11,12 +10,10 @@ from heddle.engine.compiling.flows import compile_graphs
 from heddle.engine.faults import LimitReached, NoWayOn
 from heddle.engine.graph import Graph, GraphNode
 from heddle.engine.walk import (
-    MAX_RETRY_DELAY_MS,
     Finish,
     Limits,
     RetryRefused,
     Visit,
-    clamp_delay,
     next_step,
     retry,
     spend_execution,
@@ -113,14 +110,6 @@ def test_a_retry_is_granted_within_both_ceilings_and_only_there(
         assert answer == Visit(4, attempt + 1)
     else:
         assert isinstance(answer, RetryRefused)
-
-
-@given(st.floats())
-def test_a_delay_always_ends_within_the_ceiling(delay: float) -> None:
-    clamped = clamp_delay(delay)
-    assert 0 <= clamped <= MAX_RETRY_DELAY_MS
-    if not math.isnan(delay) and 0 <= delay <= MAX_RETRY_DELAY_MS:
-        assert clamped == delay
 
 
 def test_the_first_of_several_unbranched_edges_is_taken_with_a_warning() -> None:
