@@ -119,4 +119,14 @@ async def test_the_page_runs_a_flow_comes_again_and_takes_back(
                 "shown.event(2, {type: 'token_delta', nodeName: 'a', delta: 'twice'})"
             )
             assert await page.evaluate("$('text').textContent") == "a"
+
+            # A run that the server has forgotten is not asked for without end.
+            await page.evaluate(
+                "window.asked = 0; window.fetch = async () => window.asked++ === 0"
+                " ? new Response('', {headers: {'Heddle-Run': 'r'}})"
+                ' : new Response(\'{"error": {"message": "forgotten"}}\', {status: 404})'
+            )
+            await begin(page, "#stream", TALKING)
+            await page.until("$('status').textContent === 'lost: forgotten'")
+            assert await page.evaluate("window.asked") == 2
             assert page.problems == []
