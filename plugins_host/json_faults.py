@@ -4,9 +4,14 @@ b'{"a": 1,}'   →  "line 1, column 9: expecting property name enclosed in doubl
                   "Take away the comma before '}'."
 """
 
+from typing import TYPE_CHECKING
+
 from msgspec import Struct
 
 from plugins_host.json_hints import json_hint
+
+if TYPE_CHECKING:
+    from json import JSONDecodeError
 
 
 class JsonFlaw(Struct, frozen=True):
@@ -31,6 +36,7 @@ def json_flaw(data: bytes, error: Exception) -> JsonFlaw:
     except json.JSONDecodeError as better:
         if not data.strip():
             return JsonFlaw("it is empty")
+        better = same_in_every_python(better)
         reason = (better.msg[0].lower() + better.msg[1:]).removesuffix(" at")
         return JsonFlaw(
             f"line {better.lineno}, column {better.colno}: {reason}",
@@ -47,6 +53,18 @@ def json_flaw(data: bytes, error: Exception) -> JsonFlaw:
         return JsonFlaw(r"half of a surrogate pair, such as \ud800, stands alone")
     reason = str(error).removeprefix("JSON is malformed: ").partition(" - at `")[0]
     return JsonFlaw(reason[:1].lower() + reason[1:])
+
+
+def same_in_every_python(error: "JSONDecodeError") -> "JSONDecodeError":
+    """The error as readers before Python 3.13 have it: where a comma has nothing behind it,
+    they point at what stands there, and newer ones at the comma."""
+    if "trailing comma" not in error.msg:
+        return error
+    behind = error.doc[error.pos + 1 :]
+    at = error.pos + 1 + len(behind) - len(behind.lstrip())
+    in_array = error.doc[at : at + 1] == "]"
+    expected = "value" if in_array else "property name enclosed in double quotes"
+    return type(error)(f"Expecting {expected}", error.doc, at)
 
 
 def not_json(data: bytes, error: Exception) -> str:

@@ -53,12 +53,8 @@ def json_hint(text: str, at: int, problem: str) -> str:
     return next((hint for look in _LOOKS if (hint := look(text, at, problem))), "")
 
 
-def _comma_too_many(text: str, at: int, problem: str) -> str:
+def _comma_too_many(text: str, at: int, _: str) -> str:
     here = text[at : at + 1]
-    # Newer readers point at the comma itself.
-    if here == "," and "trailing comma" in problem:
-        here = text[at + 1 :].lstrip()[:1]
-        return f"Take away the comma before {here!r}."
     before = text[max(0, at - 1000) : at].rstrip()
     if here and here in "}],":
         if before.endswith(","):

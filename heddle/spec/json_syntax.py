@@ -20,6 +20,7 @@ from heddle.spec.source import (
     too_deep,
 )
 from plugins_host import json_hint
+from plugins_host.json_faults import same_in_every_python
 
 
 def parse_json(data: bytes, name: str) -> Any:
@@ -102,6 +103,7 @@ def _explain_json(data: bytes, name: str, error: msgspec.DecodeError) -> NoRetur
     try:
         json.loads(text, parse_constant=constant, parse_float=number, parse_int=integer)
     except json.JSONDecodeError as better:
+        better = same_in_every_python(better)
         what = (better.msg[0].lower() + better.msg[1:]).removesuffix(" at")
         raise refusal(
             name,

@@ -9,6 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from plugins_host import json_flaw, json_hint, not_json
+from plugins_host.json_faults import same_in_every_python
 
 
 def told(data: bytes) -> str:
@@ -102,9 +103,27 @@ def test_brackets_of_a_very_long_text_are_not_counted() -> None:
     assert json_hint("[" + " " * (1 << 20), 1 + (1 << 20), "Expecting value") == ""
 
 
-def test_newer_readers_point_at_the_comma_itself() -> None:
-    said = "Illegal trailing comma before end of array"
-    assert json_hint("[1, ]", 2, said) == "Take away the comma before ']'."
+@pytest.mark.parametrize(
+    ("text", "newer"),
+    [
+        ('{"a": 1\n, }', json.JSONDecodeError("Illegal trailing comma before end of object",
+                                             '{"a": 1\n, }', 8)),
+        ("[1, ]", json.JSONDecodeError("Illegal trailing comma before end of array",
+                                       "[1, ]", 2)),
+        ("[1 2]", None),
+    ],
+)  # fmt: skip
+def test_a_comma_too_many_is_told_the_same_by_every_python(
+    text: str, newer: json.JSONDecodeError | None
+) -> None:
+    with pytest.raises(json.JSONDecodeError) as caught:
+        json.loads(text)
+    # This one is of either kind, as the Python is that runs the test.
+    here = same_in_every_python(caught.value)
+    other = same_in_every_python(newer or caught.value)
+    assert (here.msg, here.pos, here.lineno, here.colno) == (
+        other.msg, other.pos, other.lineno, other.colno
+    )  # fmt: skip
 
 
 @given(st.text(alphabet="{}[]\",:'ab01.\\ \n"))

@@ -89,7 +89,7 @@ CAUSES: Final[tuple[Cause, ...]] = (
     Cause(
         "the disk was full",
         "",
-        r"disk|No space|File too large|status 3|cannot keep",
+        r"disk|No space|File too large|SIGXFSZ|status 3|cannot keep",
         ("fill the disk",),
     ),
     Cause("cancelled", "cancelled", "", own=lambda fate: fate.left),

@@ -10,6 +10,7 @@ given `PATIENCE`, then left behind, and the terminal taken from it.
 """
 
 import asyncio
+import io
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
@@ -31,7 +32,8 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.shortcuts import CompleteStyle
 
 from heddle.cli.chat.said_before import SaidBefore
-from heddle.cli.live.reader import terminal_size
+from heddle.cli.live.reader import STDERR, terminal_size
+from heddle.cli.terminal.outlet import write_all
 
 PATIENCE: Final = 0.5
 
@@ -85,7 +87,7 @@ class LineEditor:
     ) -> None:
         self._cut_off = cut_off
         output = Vt100_Output(
-            sys.stderr,
+            _screen(),
             _size,
             term=os.environ.get("TERM"),
             # Only needed for menus; an answer that comes late would be read as typed.
@@ -241,6 +243,35 @@ def _keys(suspend: Callable[[], None]) -> KeyBindings:
 
 def _indented(width: int, number: int, wraps: int) -> str:  # noqa: ARG001
     return " " * width
+
+
+class _Written(io.RawIOBase):
+    """The terminal of stderr, with nothing kept back.
+
+    What `sys.stderr` keeps of a write that failed or is stuck is tried again when the
+    interpreter ends, which then waits for a paused terminal or ends with a status that
+    is not ours.
+    """
+
+    name = "<stderr>"
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return STDERR
+
+    def isatty(self) -> bool:
+        return os.isatty(STDERR)
+
+    def write(self, data: Any, /) -> int:
+        write_all(STDERR, data)
+        return len(data)
+
+
+def _screen() -> io.TextIOWrapper:
+    encoding = getattr(sys.stderr, "encoding", None)
+    return io.TextIOWrapper(_Written(), encoding, "backslashreplace", write_through=True)
 
 
 def _size() -> Any:

@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
-PATIENCE: Final = 1.0
-"""Seconds after which a process goes on that nobody stops: its group has no shell."""
+PATIENCE: Final = 10.0
+"""Seconds after which whoever read the key goes on: the main thread does not come to it."""
 
 
 class Suspension:
@@ -32,6 +32,7 @@ class Suspension:
     def __init__(self, leave: Callable[[], None], come_back: Callable[[], None]) -> None:
         self._leave = leave
         self._come_back = come_back
+        self._begins = threading.Event()
         self._goes_on = threading.Event()
         self._is_heeding = False
 
@@ -54,16 +55,23 @@ class Suspension:
         """Stop, and return when somebody has the process go on. In any other thread."""
         if not self._is_heeding:
             return
+        self._begins.clear()
         self._goes_on.clear()
         # Whoever started us may wait for us, and is to be stopped as well.
         os.kill(0, signal.SIGTSTP)
-        # The main thread stops all of us, a moment later.
-        self._goes_on.wait(PATIENCE)
+        # The main thread stops all of us, a moment later, for as long as somebody likes;
+        # until it has come back the terminal is not ours.
+        if self._begins.wait(PATIENCE):
+            self._goes_on.wait()
 
     def _stop(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
-        self._leave()
-        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGTSTP)
-        signal.signal(signal.SIGTSTP, self._stop)
-        self._come_back()
-        self._goes_on.set()
+        self._begins.set()
+        try:
+            self._leave()
+            signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+            # Where the group has no shell nobody stops, and this is all.
+            os.kill(os.getpid(), signal.SIGTSTP)
+            signal.signal(signal.SIGTSTP, self._stop)
+            self._come_back()
+        finally:
+            self._goes_on.set()

@@ -94,8 +94,8 @@ def test_a_folder_that_may_not_be_read_is_told(
     def refuse(_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(os, "scandir", refuse)
-    with pytest.raises(ToolFolderInvalid) as caught:
+    with monkeypatch.context() as patched, pytest.raises(ToolFolderInvalid) as caught:
+        patched.setattr(os, "scandir", refuse)
         find_tools(tools)
     assert str(caught.value) == (
         f"{tools}: the tools folder may not be read by this user. Run: chmod u+rx on it."
@@ -108,6 +108,7 @@ def test_other_errors_of_the_folder_are_told_in_the_words_of_the_system(
     def refuse(_: object) -> None:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(os, "scandir", refuse)
-    with pytest.raises(ToolFolderInvalid, match="cannot be read: Input/output error"):
+    says = "cannot be read: Input/output error"
+    with monkeypatch.context() as patched, pytest.raises(ToolFolderInvalid, match=says):
+        patched.setattr(os, "scandir", refuse)
         find_tools(tools)

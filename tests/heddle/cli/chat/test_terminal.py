@@ -153,6 +153,8 @@ def test_ctrl_z_suspends_and_fg_comes_back_to_what_is_typed(
             for time in (1, 2):
                 screen.type(CTRL_Z)
                 screen.wait(lambda s, n=time: s.text.lower().count("stopped") == n)
+                # A shell may say so and then begin the line of its prompt.
+                screen.wait(lambda s: s.lines[s.cursor[1]] == "$")
                 # What is typed at the shell is shown, and lines end as they should.
                 screen.type(f"echo one$(({time}+1))\r")
                 screen.wait(lambda s, n=time: f"\none{n + 1}\n" in s.text)
