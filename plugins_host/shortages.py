@@ -6,6 +6,7 @@ anywhere else is looked up here, by the kernel's number for it, before it is tol
 """
 
 import errno
+import os
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -53,6 +54,9 @@ def _of(error: BaseException, *, starting: bool) -> Shortage | None:
         number = error.errno or 0
     elif isinstance(error, RuntimeError) and str(error) == "can't start new thread":
         number = errno.EAGAIN
+    elif isinstance(error, ImportError):
+        # What is imported late may be a library, whose loader tells no number.
+        number = next((n for n in SHORTAGES if str(error).endswith(os.strerror(n))), 0)
     else:
         return None
     if number not in SHORTAGES:

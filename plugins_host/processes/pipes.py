@@ -5,8 +5,10 @@ only one that would block is waited for. Who uses an end keeps the loop fair by 
 now and then even if it need not.
 """
 
+import fcntl
 import os
 import sys
+import termios
 from contextlib import suppress
 from typing import Final, Protocol
 
@@ -140,9 +142,6 @@ def _unread(fd: int) -> int:
     """How many bytes are in a pipe, asked at either end; none where nobody can tell."""
     if sys.platform != "linux":  # pragma: no cover  elsewhere the writing end says nothing
         return 0
-    import fcntl
-    import termios
-
     count = bytearray(4)
     fcntl.ioctl(fd, termios.FIONREAD, count)
     return int.from_bytes(count, sys.byteorder)
@@ -153,8 +152,6 @@ def open_pipe(*, room: int = ROOM) -> tuple[int, int]:
     reading, writing = os.pipe()
     if room > CHUNK:
         # Only Linux can, and only within limits; the default will do.
-        with suppress(ImportError, AttributeError, OSError):
-            import fcntl
-
+        with suppress(AttributeError, OSError):
             fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, room)
     return reading, writing

@@ -26,6 +26,12 @@ def test_memory_and_threads_run_short_without_a_number() -> None:
     assert str(threads).startswith("there may be no more processes or threads. ")
 
 
+def test_a_library_that_cannot_be_loaded_for_want_of_files_is_no_bug() -> None:
+    told = "/lib/x.so: cannot open shared object file: Too many open files"
+    assert str(shortage(ImportError(told))).startswith("this process may have no more")
+    assert shortage(ImportError("cannot import name 'x' from 'y'")) is None
+
+
 def test_all_of_a_group_has_to_be_a_lack() -> None:
     files = lack(errno.EMFILE)
     inner = ExceptionGroup("inner", [files, lack(errno.ENOSPC)])
