@@ -117,6 +117,9 @@ class Channel:
         self._now = trio.lowlevel.current_clock().current_time
         self._error_lines = Lines(MAX_LOG_LINE)
         self._shutdown: Id | None = None
+        # Which of its streams it closed first, and whether it went on then.
+        self._closed = ""
+        self._went_on = False
 
     # --- its life -----------------------------------------------------------------------
 
@@ -134,8 +137,9 @@ class Channel:
                 nursery.start_soon(self._await_exit, name=f"{self._name}: exit")
                 await self._over.wait()
                 if self._phase is Phase.DYING:
-                    with trio.move_on_after(LAST_BREATH):
+                    with trio.move_on_after(LAST_BREATH) as breath:
                         await self._child.wait()
+                    self._went_on = bool(self._closed) and breath.cancelled_caught
                 nursery.cancel_scope.cancel()
         finally:
             if not self._over.is_set():
@@ -171,11 +175,14 @@ class Channel:
             self._calls.fail_all(self.died_of)
 
     def _gone(self, status: int | None) -> PluginGone:
-        what = ending(status)
+        what, fix = ending(status), ""
+        if self._went_on:
+            what = f"it closed its {self._closed} and went on, so heddle ended it"
+            fix = "stdin and stdout carry the protocol: leave both open."
         tail = self._error_lines.tail.decode(errors="replace").strip()
         if tail and not self._program.shared:
             what = f"{what}; on stderr it said: {tail}"
-        return PluginGone(self._name, what, status=status)
+        return PluginGone(self._name, what, fix=fix, status=status)
 
     def _signal(self, signal: Signal) -> None:
         self._phase = following(self._phase, signal)
@@ -388,7 +395,7 @@ class Channel:
 
     async def _write(self) -> None:
         if not await self._writer.run():
-            self._signal(Signal.HUNG_UP)
+            self._hung_up("stdin")
 
     async def _read(self) -> None:
         inlet = self._child.inlet
@@ -402,6 +409,10 @@ class Channel:
             elif data is not None:
                 break
         self._take(self._frames.end())
+        self._hung_up("stdout")
+
+    def _hung_up(self, closed: str) -> None:
+        self._closed = self._closed or closed
         self._signal(Signal.HUNG_UP)
 
     def look(self) -> None:

@@ -648,9 +648,13 @@ async def test_a_process_that_closes_its_stdout_has_a_second_to_end(
         stage = await troupe.on_stage()
         await stage.asked()
         stage.stdout.close()
-        await asked.failure()
+        failure = await asked.failure()
         assert trio.current_time() == pytest.approx(1)
         assert stage.killed
+        assert str(failure) == (
+            "plugin 'pair': it closed its stdout and went on, so heddle ended it. stdin and "
+            "stdout carry the protocol: leave both open."
+        )
 
 
 async def test_a_process_that_closes_its_stdin_is_of_no_use(
@@ -668,6 +672,23 @@ async def test_a_process_that_closes_its_stdin_is_of_no_use(
         for _ in calls:
             second.answers(await second.asked(), "fine")
         assert [await call.answer() for call in calls] == ["fine"] * 3
+
+
+async def test_one_that_closes_its_stdin_under_a_call_is_told_as_that(
+    autojump_clock: MockClock,
+) -> None:
+    async with plugin_pair() as (plugin, troupe), trio.open_nursery() as nursery:
+        asked = ask(nursery, plugin)
+        stage = await troupe.on_stage()
+        await stage.asked()
+        stage.stubborn = True
+        stage.stdin.close()
+        # heddle finds out when it next has something to say.
+        another = ask(nursery, plugin)
+        assert "it closed its stdin and went on" in str(await asked.failure())
+        second = await troupe.on_stage(2)
+        second.answers(await second.asked(), "fine")
+        assert await another.answer() == "fine"
 
 
 async def test_what_nobody_had_read_yet_when_it_ended_counts(
