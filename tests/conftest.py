@@ -1,6 +1,7 @@
 """What all tests share: no example of a law fails because the machine was busy.
 
-HYPOTHESIS_PROFILE=thorough make test      ten times as many examples of each law
+HYPOTHESIS_PROFILE=thorough make test      ten times as many examples of each law, but
+                                           for those that say how many themselves
 """
 
 import gc

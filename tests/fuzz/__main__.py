@@ -63,7 +63,12 @@ def replay(file: Path, name: str | None) -> int:
     if name not in ALL:
         print(f"{file} is not in the folder of a target: say which with TARGET=…")
         return 2
-    ALL[name].run(file.read_bytes())
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        print(f"{file} cannot be read: {error.strerror}. What was found is in {FOUND}")
+        return 2
+    ALL[name].run(data)
     print(f"{name}: nothing is wrong with {file}")
     return 0
 

@@ -155,6 +155,14 @@ def test_an_input_of_no_target_is_asked_about(
     assert "nothing is wrong" in capsys.readouterr().out
 
 
+def test_an_input_that_is_not_there_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = tmp_path / "frames" / "crash-0"
+    assert main(["--replay", str(gone)]) == 2
+    assert f"{gone} cannot be read: No such file or directory" in capsys.readouterr().out
+
+
 def test_the_page_has_every_target() -> None:
     page = (ROOT / "docs" / "fuzzing.md").read_text(encoding="utf-8")
     assert re.findall(r"^\| `([\w-]+)` \|", page, re.MULTILINE) == list(TARGETS)

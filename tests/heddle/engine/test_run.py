@@ -351,9 +351,19 @@ async def test_an_unmapped_value_without_a_branch_for_it_ends_the_run() -> None:
 
 
 async def test_a_run_that_loops_for_ever_is_ended_by_its_iterations() -> None:
-    tools = {"inc": lambda i: {"i": i, "again": True}}
-    with pytest.raises(LimitReached, match="--max-iterations"):
+    tools = FakeTools({"inc": lambda i: {"i": i, "again": True}})
+    told = r"has executed 50 nodes.*--max-iterations"
+    with pytest.raises(LimitReached, match=told):
         await run_document(counting_loop(), {"i": 0}, tools=tools)
+    assert len(tools.calls) == 25
+    # Also one in which nothing is waited for.
+    looping = flow(
+        [start(), branching("fork", {"never": "out"}), end()],
+        ["start", "fork"],
+        [edge("fork", "end", "out"), edge("fork", "fork", "default")],
+    )
+    with pytest.raises(LimitReached, match=told), trio.fail_after(5):
+        await run_document(document(looping), {"branching_mapping_key": "on"})
 
 
 async def test_fifty_executions_are_allowed_by_default() -> None:
