@@ -106,7 +106,8 @@ screenshots: .venv/ready
 docs: .venv/ready .venv-docs/ready
 	.venv/bin/python -m docs.printing
 	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --quiet --strict
-	@echo "The pages are in build/site; begin with build/site/index.html."
+	@echo "The pages are in build/site; begin with build/site/index.html. To search in them:"
+	@echo "  python3 -m http.server 8000 --bind 127.0.0.1 --directory build/site"
 
 lock: .venv/ready
 	.venv/bin/python $(PIP) install uv
