@@ -32,7 +32,7 @@ from heddle.server.worker import Given, Load, run_worker
 from heddle.server.workers import LEAVING, SERVING, STATE, Board, Ledger, Mailboxes, Peers
 from heddle.server.workers import control as wire
 from heddle.server.workers.orphans import end_with
-from plugins_host import Fault
+from plugins_host import Fault, shortage
 
 if TYPE_CHECKING:
     from heddle.server.http import Listener
@@ -44,6 +44,9 @@ ROWS_EACH: Final = 4
 FIRST_WAIT: Final = 0.25
 LONGEST_WAIT: Final = 30.0
 """Seconds until a worker that ended is replaced; doubled each time."""
+
+ALONE_WAIT: Final = 1.0
+"""The longest of these waits where no other worker serves meanwhile."""
 
 LIVED: Final = 60.0
 """Seconds of service after which an end is not taken for a part of a series."""
@@ -234,7 +237,8 @@ class Supervisor:
             for warning in warnings:
                 self._log.say("warning", warning)
         for _ in range(self._plan.count - len(ours)):
-            self._fork(child.age)
+            if not self._fork(child.age):
+                return
         ours = self._of(child.age)
         if all(each.phase is Phase.LOADED for each in ours):
             if not self._listeners:
@@ -302,14 +306,27 @@ class Supervisor:
         served = child.phase is Phase.SERVING
         if served and time.monotonic() - child.since > LIVED:
             self._failures = 0
-        wait = min(LONGEST_WAIT, FIRST_WAIT * 2**self._failures)
-        self._failures += 1
         self._board.count_restart()
-        self._waits.append(time.monotonic() + wait)
         self._log.say(
             "error", "worker ended", worker=child.row, pid=child.pid,
-            reason=why, restart_seconds=wait,
+            reason=why, restart_seconds=self._again_later(),
         )  # fmt: skip
+
+    def _again_later(self) -> float:
+        """Have a worker started after a while; the seconds until then."""
+        wait = wait_after(self._failures, somebody=bool(self._of(self._age)))
+        self._failures += 1
+        self._waits.append(time.monotonic() + wait)
+        return wait
+
+    def _not_started(self, age: int, error: OSError) -> None:
+        """There was no process to be had: those who serve go on without."""
+        why = str(shortage(error, starting=True) or error)
+        if age == self._coming:
+            self._failed(f"a worker cannot be started: {why}")
+            return
+        wait = self._again_later()
+        self._log.say("error", "worker not started", reason=why, restart_seconds=wait)
 
     def _failed(self, why: str) -> None:
         """Those who were to take over can't."""
@@ -334,24 +351,40 @@ class Supervisor:
         self._coming = 1 + max((each.age for each in self._children.values()), default=0)
         self._fork(self._coming)
 
-    def _fork(self, age: int) -> None:
+    def _fork(self, age: int) -> bool:
+        """Start a worker; whether there were the means to."""
         taken = {each.row for each in self._children.values()}
         row = next((n for n in range(self._board.rows) if n not in taken), None)
         if row is None:
             self._waits.append(time.monotonic() + LONGEST_WAIT)
-            return
+            return True
+        try:
+            pid, ours = self._begun(row)
+        except OSError as error:
+            self._not_started(age, error)
+            return False
+        child = Child(row, pid, ours, age)
+        self._children[pid] = child
+        self._selector.register(ours, selectors.EVENT_READ, child)
+        return True
+
+    def _begun(self, row: int) -> tuple[int, socket.socket]:
+        """A new process, and our end of the way to it."""
         ours, theirs = socket.socketpair()
         for end in (ours, theirs):
             end.setblocking(False)
         gc.freeze()
         parent = os.getpid()
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError:
+            for end in (ours, theirs):
+                end.close()
+            raise
         if not pid:
             self._be_worker(row, theirs, ours, parent)
         theirs.close()
-        child = Child(row, pid, ours, age)
-        self._children[pid] = child
-        self._selector.register(ours, selectors.EVENT_READ, child)
+        return pid, ours
 
     def _be_worker(
         self, row: int, control: socket.socket, parents: socket.socket, parent: int
@@ -442,11 +475,22 @@ class Supervisor:
         ]
 
 
+def wait_after(failures: int, *, somebody: bool) -> float:
+    """Seconds until a worker that ended is replaced, after so many that did before it.
+
+    ``somebody`` is whether another serves meanwhile.
+    """
+    longest = LONGEST_WAIT if somebody else ALONE_WAIT
+    return min(longest, FIRST_WAIT * 2.0 ** min(failures, 10))
+
+
 def _noted(_: int, __: object) -> None:
     """The loop is woken by the number that the interpreter writes."""
 
 
 def _how(status: int) -> str:
     if status < 0:
-        return f"was ended by {signal.Signals(-status).name}"
+        with suppress(ValueError):  # not all numbers have a name
+            return f"was ended by {signal.Signals(-status).name}"
+        return f"was ended by signal {-status}"
     return f"ended with status {status}"

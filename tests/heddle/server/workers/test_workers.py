@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import time
@@ -10,9 +11,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 from trio_websocket import open_websocket_url
 
+from heddle.server.supervisor import wait_after
 from tests.heddle.server.serving import (
     PATIENCE,
     STRAIGHT,
@@ -180,6 +183,35 @@ def test_a_worker_that_dies_is_replaced_and_what_it_counted_stays(tmp_path: Path
             ("gate", 1),
         ]
         assert served.metric(asked) == 2 * before
+
+
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="limits of others: Linux")
+def test_a_worker_that_there_are_no_means_to_start_is_started_later(
+    tmp_path: Path,
+) -> None:
+    with server(tmp_path, "--workers", "2") as served:
+        parent = served.process.pid
+        _, most = resource.prlimit(parent, resource.RLIMIT_NOFILE)
+        resource.prlimit(parent, resource.RLIMIT_NOFILE, (3, most))
+        # A signal that has no name of its own.
+        os.kill(workers_of(served)[0], signal.SIGRTMIN + 6)
+        assert f"was ended by signal {signal.SIGRTMIN + 6}" in served.line("worker ended")
+        told = served.line("worker not started")
+        assert "this process may have no more files open. Raise the limit" in told
+        assert served.ask("POST", "/v1/runs", {"flow": STRAIGHT}).status == 200
+        served.signal(signal.SIGHUP)
+        assert "cannot be started: this process may" in served.line("reload failed")
+        resource.prlimit(parent, resource.RLIMIT_NOFILE, (most, most))
+        served.line("worker replaced")
+        served.signal(signal.SIGHUP)
+        served.line("reloaded")
+
+
+def test_somebody_comes_soon_where_nobody_serves() -> None:
+    waits = [wait_after(failures, somebody=False) for failures in (0, 1, 2, 3, 2000)]
+    assert waits == [0.25, 0.5, 1.0, 1.0, 1.0]
+    waits = [wait_after(failures, somebody=True) for failures in (0, 1, 2, 3, 2000)]
+    assert waits == [0.25, 0.5, 1.0, 2.0, 30.0]
 
 
 def test_a_worker_that_is_stuck_is_seen_from_the_others(tmp_path: Path) -> None:
