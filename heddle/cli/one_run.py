@@ -6,7 +6,7 @@ With ``--interactive`` it is a chat instead, in which each line is a run.
 import gc
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -93,11 +93,7 @@ def run_once(source: Source, options: "RunOptions", stdout: int, how: Telling) -
         heed=talk.heed if talk else None,
         at_once=talk.give_back if talk else None,
     )
-    for text in (
-        *installed.warnings,
-        *placed_warnings(prepared, source.flow),
-        *misspelt(options.inputs, prepared.plan.graph.inputs),
-    ):
+    for text in warnings_of(source.flow, options, installed, prepared):
         reader.remark(warning(text))
 
     async def execute() -> dict[str, Any] | int:
@@ -148,9 +144,14 @@ async def run_told(
     return result
 
 
-def placed_warnings(prepared: "Prepared", flow: str) -> Iterable[str]:
-    """The warnings of the document, each with the file that it is about."""
-    return (str(each) if each.file else f"{flow} {each}" for each in prepared.warnings)
+def warnings_of(
+    flow: str, options: "RunOptions", installed: "Installed", prepared: "Prepared"
+) -> Iterator[str]:
+    """What looks wrong before anything runs: plugins, then the document, then inputs."""
+    yield from installed.warnings
+    for each in prepared.warnings:
+        yield str(each) if each.file else f"{flow} {each}"
+    yield from misspelt(options.inputs, prepared.plan.graph.inputs)
 
 
 def load(

@@ -139,20 +139,7 @@ class RunTree:
                     place = None
                     continue
                 since, its, _ = begun
-                took = next(when) - since
-                totals, done = its.totals, its.done
-                assert totals is not None
-                assert done is not None
-                total = totals.get(key[-1])
-                if total is None:
-                    total = totals[key[-1]] = self.totals.node(key)
-                total.executions += 1
-                total.seconds += took
-                calls, usage = event.model_calls, event.usage
-                if calls or usage is not None:
-                    total.spent(calls, usage)
-                its.ended += 1
-                done.append((key, took, calls, usage))
+                self._count(key, its, event, next(when) - since)
             else:
                 now = next(when)
                 handler = self._HANDLERS.get(type(event))
@@ -161,6 +148,22 @@ class RunTree:
                     handler(self, event, now)
                     place = None
         self._settle()
+
+    def _count(self, key: Key, parent: TreeNode, event: NodeCompleted, took: float) -> None:
+        """Count what a node did that was never shown as one."""
+        totals, done = parent.totals, parent.done
+        assert totals is not None
+        assert done is not None
+        total = totals.get(key[-1])
+        if total is None:
+            total = totals[key[-1]] = self.totals.node(key)
+        total.executions += 1
+        total.seconds += took
+        calls, usage = event.model_calls, event.usage
+        if calls or usage is not None:
+            total.spent(calls, usage)
+        parent.ended += 1
+        done.append((key, took, calls, usage))
 
     def _settle(self) -> None:
         """Make nodes of those that began and are still at work."""
