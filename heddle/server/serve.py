@@ -41,6 +41,7 @@ from heddle.server.service import Engines, Service
 from heddle.server.settings import Settings
 from heddle.services import ModelService
 from heddle.spec import NOTHING_SUPPLIED, Supplied
+from plugins_host import shortage
 
 if TYPE_CHECKING:
     from heddle.server.workers import Peers
@@ -50,6 +51,9 @@ GRACE: Final = 5.0
 
 NO_GRACE: Final = 0.5
 """The same after a second signal."""
+
+TOLD_EVERY: Final = 10.0
+"""Seconds between two lines that tell that connections can't be accepted."""
 
 COLLECTED_EVERY: Final = (20_000, 10, 25)
 """Thresholds of the collector. A run leaves hardly anything that has to be looked for, and
@@ -70,8 +74,13 @@ class Loaded(Struct, frozen=True):
 class Reporter:
     """What the HTTP front tells the log."""
 
-    def __init__(self, log: ServerLog) -> None:
+    def __init__(
+        self, log: ServerLog, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._log = log
+        self._clock = clock
+        self._not_accepted = 0
+        self._quiet_until = -math.inf
 
     def refused(self, refusal: Refusal, client: str) -> None:
         """A request that no handler saw."""
@@ -92,8 +101,20 @@ class Reporter:
         )
 
     def accept_failed(self, error: OSError) -> None:
-        """Out of files or memory."""
-        self._log.say("error", "accepting failed", reason=os.strerror(error.errno or 0))
+        """Out of files or memory. Told now and then: it may go on twenty times a second."""
+        self._not_accepted += 1
+        now = self._clock()
+        if now < self._quiet_until:
+            return
+        self._quiet_until = now + TOLD_EVERY
+        short = shortage(error)
+        self._log.say(
+            "error",
+            "accepting failed",
+            reason=str(short) if short else os.strerror(error.errno or 0),
+            times=self._not_accepted,
+        )
+        self._not_accepted = 0
 
 
 @asynccontextmanager

@@ -850,8 +850,8 @@ function goodbye() {
 }
 
 async function closed() {
-  const deadline = Date.now() + (toldToEnd ? 0 : LAST_WORDS);
-  while (calls.size > 0 && Date.now() < deadline) {
+  const deadline = performance.now() + (toldToEnd ? 0 : LAST_WORDS);
+  while (calls.size > 0 && performance.now() < deadline) {
     await new Promise((resolve) => setTimeout(resolve, 5));
   }
   await goodbye();

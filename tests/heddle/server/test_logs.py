@@ -1,5 +1,6 @@
 """The log of a server: whole lines, in order, and nobody waits for it."""
 
+import errno
 import json
 import logging
 import os
@@ -9,6 +10,7 @@ import time
 import pytest
 
 from heddle.server.logs import MAX_WAITING, RunLine, ServerLog
+from heddle.server.serve import Reporter
 from plugins_host.plugin_log import PluginLine
 
 
@@ -117,3 +119,17 @@ def test_who_nobody_reads_waits_for_nobody_and_counts_what_is_lost() -> None:
     log.close()
     text = pipe.text()
     assert 0 < len(text.splitlines()) < 3 * MAX_WAITING
+
+
+def test_a_server_out_of_files_tells_now_and_then_and_what_to_do() -> None:
+    pipe = Pipe()
+    log = ServerLog(json=True, descriptor=pipe.writes)
+    instant = 1000.0
+    reporter = Reporter(log, clock=lambda: instant)
+    for _ in range(500):
+        reporter.accept_failed(OSError(errno.EMFILE, os.strerror(errno.EMFILE)))
+        instant += 0.0625
+    log.close()
+    lines = [json.loads(line) for line in pipe.text().splitlines()]
+    assert [line["times"] for line in lines] == [1, 160, 160, 160]
+    assert "no more files open. Raise the limit (ulimit -n" in lines[0]["reason"]
