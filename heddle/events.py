@@ -333,6 +333,18 @@ class StateShown(RunEvent, frozen=True, tag="state_snapshot"):
     node_path: NodePath | None = None
 
 
+Traced: TypeAlias = (
+    SubflowStarted
+    | SubflowCompleted
+    | AgentStarted
+    | AgentCompleted
+    | ModelAsked
+    | ModelAnswered
+    | InputAsked
+    | InputGiven
+    | StateShown
+)
+
 Event: TypeAlias = (
     FlowStarted
     | NodeStarted
@@ -349,13 +361,5 @@ Event: TypeAlias = (
     | PluginLogged
     | PluginEmitted
     | FlowCompleted
-    | SubflowStarted
-    | SubflowCompleted
-    | AgentStarted
-    | AgentCompleted
-    | ModelAsked
-    | ModelAnswered
-    | InputAsked
-    | InputGiven
-    | StateShown
+    | Traced
 )

@@ -4,8 +4,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, get_args
 
-from heddle.cli.reporting.traced import Traced
-from heddle.events import Event, PluginEmitted
+from heddle.events import Event, PluginEmitted, Traced
 
 PAGE = Path(__file__).parents[2] / "docs" / "tracing.md"
 

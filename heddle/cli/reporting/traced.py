@@ -6,7 +6,7 @@ team: agent writer begins
 """
 
 from collections.abc import Callable, Iterator
-from typing import Final, TypeAlias, assert_never
+from typing import Final, assert_never
 
 from heddle.cli.text.wording import line, place, seconds
 from heddle.events import (
@@ -19,18 +19,7 @@ from heddle.events import (
     StateShown,
     SubflowCompleted,
     SubflowStarted,
-)
-
-Traced: TypeAlias = (
-    SubflowStarted
-    | SubflowCompleted
-    | AgentStarted
-    | AgentCompleted
-    | ModelAsked
-    | ModelAnswered
-    | InputAsked
-    | InputGiven
-    | StateShown
+    Traced,
 )
 
 MODELS: Final = "a model"

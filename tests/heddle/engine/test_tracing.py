@@ -5,7 +5,6 @@ from typing import Any, get_args
 import pytest
 from trio.testing import MockClock
 
-from heddle.cli.reporting.traced import Traced
 from heddle.engine.faults import NodeFailed, RunTimedOut
 from heddle.engine.questions import Decision
 from heddle.engine.testing import FakeModels, FakePerson, policies, run_document
@@ -26,6 +25,7 @@ from heddle.events import (
     TokenDelta,
     ToolCalled,
     ToolReturned,
+    Traced,
 )
 from plugins_host import ModelRequest, ModelResponse, Usage
 from tests.heddle.engine.nodes.test_agent import one_agent

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from heddle.cli.reporting.plain import PlainLines
-from heddle.cli.reporting.traced import Traced, traced
+from heddle.cli.reporting.traced import traced
 from heddle.events import (
     AgentCompleted,
     AgentStarted,
@@ -21,6 +21,7 @@ from heddle.events import (
     StateShown,
     SubflowCompleted,
     SubflowStarted,
+    Traced,
 )
 from plugins_host import Message, ModelRequest
 from tests.support.flows import component, end, flow, inner, start
