@@ -7,6 +7,7 @@ from typing import Final
 from heddle.cli.chat import said_before
 from heddle.cli.chat.commands import COMMANDS
 from heddle.cli.chat.line_editor import KEYS
+from tests.docs.claims import check, points
 from tests.heddle.cli.conftest import COMMAND, surroundings
 from tests.support.screen import Screen
 
@@ -89,17 +90,9 @@ def test_a_chat_looks_as_the_page_shows_it(tmp_path: Path) -> None:
 
 
 def test_every_claim_is_held_by_a_test() -> None:
-    tests = "\n".join(
-        each.read_text(encoding="utf-8") for each in (ROOT / "tests").rglob("test_*.py")
-    )
-    assert [name for name in HELD.values() if f"def {name}(" not in tests] == []
-    point = r"^(?:- .*(?:\n  .*)*|\| (?!type|key|where|--).*)"
-    points = re.findall(point, PAGE, re.MULTILINE)
-    claims = [" ".join(each.split()) for each in points]
+    claims = points(PAGE, "type", "key", "where")
     assert len(claims) > 30
-    held = {each: [key for key in HELD if key in each] for each in claims}
-    assert [claim for claim, keys in held.items() if not keys] == []
-    assert set(HELD) == {key for keys in held.values() for key in keys}
+    check(claims, HELD)
 
 
 def test_the_page_has_every_key_and_command() -> None:

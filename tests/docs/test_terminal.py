@@ -7,6 +7,7 @@ from typing import Final
 import pytest
 
 from docs.screenshots.scenes import SCENES, settled, showing
+from tests.docs.claims import check, points
 from tests.examples import readme
 
 ROOT: Final = Path(__file__).parents[2]
@@ -69,17 +70,9 @@ def test_a_run_looks_as_the_page_shows_it(name: str) -> None:
 
 
 def test_every_claim_is_held_by_a_test() -> None:
-    tests = "\n".join(
-        each.read_text(encoding="utf-8") for each in (ROOT / "tests").rglob("test_*.py")
-    )
-    assert [name for name in HELD.values() if f"def {name}(" not in tests] == []
-    point = r"^(?:- .*(?:\n  .*)*|\| (?!flag|stderr|exit|--).*)"
-    points = re.findall(point, PAGE, re.MULTILINE)
-    claims = [" ".join(each.split()) for each in points]
+    claims = points(PAGE, "flag", "stderr", "exit")
     assert len(claims) > 20
-    held = {each: [key for key in HELD if key in each] for each in claims}
-    assert [claim for claim, keys in held.items() if not keys] == []
-    assert set(HELD) == {key for keys in held.values() for key in keys}
+    check(claims, HELD)
 
 
 def test_what_the_page_says_of_time_is_what_is_kept() -> None:
