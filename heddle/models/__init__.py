@@ -9,7 +9,8 @@ when a URL asks for it.
 
     client      one a process, for any number of calls; `call`: one of them
     endpoint    where a model is; `configs`: read from a document's LLM config
-    dialects    the protocols, as a table: `completion`, `responses`, `messages`, `gemini`
+    dialects    the protocols, as a table: `completion`, `responses`, `messages`, `gemini`;
+                `asking` and `answers`: what several of them write and read alike
     connect     new connections; `proxies`: through which
     errors      what can go wrong; `complaints`: read off an error response
     scripted    a model that answers from the document

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from heddle.http import SseEvent
+from heddle.models.answers import DONE, complaint, read
 from heddle.models.errors import ProviderComplaint, UnreadableAnswer
 from plugins_host import (
     Message,
@@ -27,14 +28,8 @@ from plugins_host import (
     Usage,
 )
 
-_DONE: Final = b"[DONE]"
-
 # Decided by who reads the answer, whatever the generation parameters say.
 _STREAMING: Final = ("stream", "stream_options")
-
-# Bytes of a body that is no answer: far more than is shown, so that a credential in what
-# is shown is there as a whole, and found.
-_KEPT: Final = 4096
 
 
 class Part(Struct, frozen=True):
@@ -172,7 +167,7 @@ def decode(body: bytes) -> ModelResponse:
         UnreadableAnswer: The body is no completion.
         ProviderComplaint: It is an error in the shape of an answer.
     """
-    completion = _completion(body)
+    completion = read(_DECODER, body)
     if completion.error is not None:
         raise complaint(completion.error)
     choice = _first(completion.choices)
@@ -197,34 +192,6 @@ def _whole_calls(fragments: list[CallFragment]) -> tuple[ToolCall, ...]:
     for position, fragment in enumerate(fragments):
         calls.add(msgspec.structs.replace(fragment, index=position))
     return calls.calls()
-
-
-def _completion(body: bytes) -> Completion:
-    try:
-        return _DECODER.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise unreadable(body, error) from error
-
-
-def unreadable(body: bytes, error: Exception) -> UnreadableAnswer:
-    """What is wrong with a body, with its beginning."""
-    if not body.strip():
-        return UnreadableAnswer("the answer is empty")
-    start = body[:_KEPT].decode("utf-8", "replace")
-    return UnreadableAnswer(f"the answer is not readable ({error})", quote=start)
-
-
-def complaint(error: Any) -> ProviderComplaint:
-    """The error that a provider put where an answer belongs."""
-    match error:
-        case {"message": str(message)}:
-            code = error.get("code", error.get("status"))
-        case str(message):
-            code = None
-        case _:
-            message, code = _ENCODER.encode(error).decode(), None
-    known = isinstance(code, int) and 400 <= code <= 599
-    return ProviderComplaint(message, code if known else None)
 
 
 def _error_event(data: bytes) -> ProviderComplaint:
@@ -352,7 +319,11 @@ class CallBuilder:
 
 
 class CompletionStream:
-    """Puts an answer together from the events of a stream."""
+    """Puts an answer together from the events of a stream.
+
+    No `EventReader`, which calls a method for each event: nearly all streams are of this
+    protocol, and each of their tokens comes through here.
+    """
 
     def __init__(self) -> None:
         self._text: list[str] = []
@@ -376,12 +347,12 @@ class CompletionStream:
         pieces: list[str] = []
         for event in events:
             data = event.data
-            if data == _DONE:
+            if data == DONE:
                 self.done = True
                 break
             if event.name == b"error":
                 raise _error_event(data)
-            chunk = _completion(data)
+            chunk = read(_DECODER, data)
             if chunk.error is not None:
                 raise complaint(chunk.error)
             if chunk.usage is not None:

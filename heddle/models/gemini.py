@@ -17,10 +17,9 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct
 
-from heddle.http import SseEvent
-from heddle.models.completion import complaint, unreadable
+from heddle.models.answers import EventReader, complaint, read
+from heddle.models.asking import arguments_of, as_object, json_wanted
 from heddle.models.errors import ProviderComplaint, UnreadableAnswer
-from heddle.models.messages import arguments_of, json_wanted
 from plugins_host import Message, ModelRequest, ModelResponse, ToolCall, Usage
 
 _FINISHED: Final[Mapping[str, str]] = {
@@ -160,7 +159,7 @@ def _contents(messages: Iterable[Message]) -> list[dict[str, Any]]:
 def _parts(message: Message, called: Mapping[str, str]) -> list[dict[str, Any]]:
     if message.role == "tool":
         name = called.get(message.tool_call_id or "", "")
-        answer = {"name": name, "response": _object(message.content)}
+        answer = {"name": name, "response": as_object(message.content, "result")}
         return [{"functionResponse": answer}]
     parts: list[dict[str, Any]] = [{"text": message.content}] if message.content else []
     parts += (
@@ -173,14 +172,6 @@ def _parts(message: Message, called: Mapping[str, str]) -> list[dict[str, Any]]:
     return parts
 
 
-def _object(text: str) -> dict[str, Any]:
-    try:
-        value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        value = text
-    return value if isinstance(value, dict) else {"result": value}
-
-
 def decode(body: bytes) -> ModelResponse:
     """A whole answer.
 
@@ -189,60 +180,38 @@ def decode(body: bytes) -> ModelResponse:
         ProviderComplaint: It is an error in the shape of one.
     """
     answer = GeminiStream()
-    answer.take(body)
+    answer.take(read(_ANSWER, body))
     return answer.response()
 
 
-class GeminiStream:
+class GeminiStream(EventReader[Answer]):
     """Puts an answer together from its pieces; a whole one is one piece."""
 
     def __init__(self) -> None:
+        super().__init__(_ANSWER.decode)
         self._text: list[str] = []
         self._calls: list[ToolCall] = []
         self._reason: str | None = None
         self._usage: Tokens | None = None
-        self.done = False
 
     @property
     def finished(self) -> bool:
         """Whether the answer is whole."""
         return self._reason is not None
 
-    def feed(self, events: Iterable[SseEvent]) -> list[str]:
-        """Take events in, and hand out the pieces of text in them, none of them empty.
+    def take(self, event: Answer) -> str:
+        """What a piece adds; the text in it.
 
         Raises:
-            UnreadableAnswer: An event is not of this protocol.
-            ProviderComplaint: The provider reports an error in the middle.
-        """
-        pieces: list[str] = []
-        for event in events:
-            text = self.take(event.data)
-            if text:
-                pieces.append(text)
-            if self.done:
-                # What follows is not waited for, so it does not count when it is there.
-                break
-        return pieces
-
-    def take(self, data: bytes) -> str:
-        """Take one piece in; the text in it.
-
-        Raises:
-            UnreadableAnswer: It is none.
             ProviderComplaint: The provider does not answer.
         """
-        try:
-            read = _ANSWER.decode(data)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise unreadable(data, error) from error
-        if read.error is not None:
-            raise complaint(read.error)
-        blocked = read.prompt_feedback and read.prompt_feedback.block_reason
+        if event.error is not None:
+            raise complaint(event.error)
+        blocked = event.prompt_feedback and event.prompt_feedback.block_reason
         if blocked:
             raise ProviderComplaint(f"the prompt was blocked: {blocked}", None)
-        self._usage = read.usage_metadata or self._usage
-        first = read.candidates[0] if read.candidates else Candidate()
+        self._usage = event.usage_metadata or self._usage
+        first = event.candidates[0] if event.candidates else Candidate()
         texts: list[str] = []
         for part in (first.content and first.content.parts) or ():
             if part.function_call is not None:

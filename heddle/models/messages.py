@@ -15,8 +15,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from heddle.http import SseEvent
-from heddle.models.completion import complaint, unreadable
+from heddle.models.answers import EventReader, complaint, read
+from heddle.models.asking import arguments_of, json_wanted
 from heddle.models.errors import ProviderComplaint, UnreadableAnswer
 from plugins_host import Message, ModelRequest, ModelResponse, ToolCall, Usage
 
@@ -141,18 +141,6 @@ def encode(request: ModelRequest, stream: bool, limit_name: str) -> bytes:
     return _ENCODER.encode(body)
 
 
-def json_wanted(request: ModelRequest) -> list[str]:
-    """How a model is asked in words for the JSON that the request wants."""
-    if request.response_schema is not None:
-        schema = _ENCODER.encode(request.response_schema).decode()
-        wanted = f"Give your final answer as one JSON object of this schema: {schema}"
-    elif request.response_format == "json":
-        wanted = "Give your final answer as one JSON object"
-    else:
-        return []
-    return [f"{wanted}\nWrite the object and nothing else: no explanation, no code fence."]
-
-
 def _messages(messages: Iterable[Message]) -> list[dict[str, Any]]:
     turns: list[dict[str, Any]] = []
     for message in messages:
@@ -195,17 +183,6 @@ def _blocks(message: Message) -> list[dict[str, Any]]:
     return blocks
 
 
-def arguments_of(call: ToolCall) -> dict[str, Any]:
-    """The arguments as the object that is sent; what is none is sent under a name."""
-    if not call.arguments.strip():
-        return {}
-    try:
-        value = msgspec.json.decode(call.arguments)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        value = call.arguments
-    return value if isinstance(value, dict) else {"arguments": value}
-
-
 def decode(body: bytes) -> ModelResponse:
     """A whole answer.
 
@@ -213,10 +190,7 @@ def decode(body: bytes) -> ModelResponse:
         UnreadableAnswer: The body is no answer.
         ProviderComplaint: It is an error in the shape of one.
     """
-    try:
-        answer = _ANSWER.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise unreadable(body, error) from error
+    answer = read(_ANSWER, body)
     if answer.error is not None:
         raise _complaint(answer.error)
     if answer.content is None:
@@ -283,55 +257,45 @@ def _complaint(error: Any) -> ProviderComplaint:
     return made if status is None else ProviderComplaint(made.message, status)
 
 
-class MessageStream:
+class MessageStream(EventReader[StreamEvent]):
     """Puts a streamed answer together, block by block."""
 
     def __init__(self) -> None:
+        super().__init__(_EVENT.decode)
         self._text: list[str] = []
         # Calls and thoughts by the index of their block, and the pieces of each of their
         # texts as they come.
         self._blocks: dict[int, tuple[Block, dict[str, list[str]]]] = {}
         self._reason: str | None = None
         self._usage: Tokens | None = None
-        self.done = False
 
     @property
     def finished(self) -> bool:
         """Whether the answer is whole."""
         return self._reason is not None
 
-    def feed(self, events: Iterable[SseEvent]) -> list[str]:
-        """Take events in, and hand out the pieces of text in them, none of them empty.
+    def take(self, event: StreamEvent) -> str | None:
+        """What an event adds; the text in it.
 
         Raises:
-            UnreadableAnswer: An event is not of this protocol.
-            ProviderComplaint: The provider reports an error in the middle.
+            ProviderComplaint: It is an error.
         """
-        pieces: list[str] = []
-        for event in events:
-            try:
-                read = _EVENT.decode(event.data)
-            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-                raise unreadable(event.data, error) from error
-            if read.type == "error" or read.error is not None:
-                raise _complaint(read.error or {"message": "an error without a text"})
-            if read.type == "message_stop":
-                self.done = True
-                break
-            text = self._take(read)
-            if text:
-                self._text.append(text)
-                pieces.append(text)
-        return pieces
-
-    def _take(self, read: StreamEvent) -> str | None:
-        """What an event adds; the text in it."""
-        block, delta = read.content_block, read.delta
-        if read.message is not None:
-            self._usage = read.message.usage
+        delta = event.delta
+        if delta is not None and delta.type == "text_delta":  # nearly all events
+            if delta.text:
+                self._text.append(delta.text)
+            return delta.text
+        if event.type == "error" or event.error is not None:
+            raise _complaint(event.error or {"message": "an error without a text"})
+        if event.type == "message_stop":
+            self.done = True
+            return None
+        block = event.content_block
+        if event.message is not None:
+            self._usage = event.message.usage
         if block is not None and block.type != "text":
             begun = _ENCODER.encode(block.input).decode() if block.input else ""
-            self._blocks[read.index] = (
+            self._blocks[event.index] = (
                 block,
                 {
                     "partial_json": [begun],
@@ -339,16 +303,18 @@ class MessageStream:
                     "signature": [block.signature or ""],
                 },
             )
-        if read.usage is not None:
-            self._usage = _latest(self._usage, read.usage)
-        if delta is None:
-            return block.text if block is not None and block.type == "text" else None
-        if delta.stop_reason is not None:
-            self._reason = delta.stop_reason
-        if read.index in self._blocks:
-            for name, pieces in self._blocks[read.index][1].items():
-                pieces.append(getattr(delta, name) or "")
-        return delta.text if delta.type == "text_delta" else None
+        if event.usage is not None:
+            self._usage = _latest(self._usage, event.usage)
+        if delta is not None:
+            if delta.stop_reason is not None:
+                self._reason = delta.stop_reason
+            if event.index in self._blocks:
+                for name, pieces in self._blocks[event.index][1].items():
+                    pieces.append(getattr(delta, name) or "")
+        elif block is not None and block.type == "text" and block.text:
+            self._text.append(block.text)
+            return block.text
+        return None
 
     def response(self) -> ModelResponse:
         """The whole answer.

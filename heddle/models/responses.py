@@ -6,14 +6,12 @@
 {"type": "response.completed", "response": {…}}       its last one, with all of it
 """
 
-from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 
-from heddle.http import SseEvent
-from heddle.models.completion import complaint, unreadable
+from heddle.models.answers import EventReader, complaint, read
 from heddle.models.errors import UnreadableAnswer
 from plugins_host import Message, ModelRequest, ModelResponse, ToolCall, Usage
 
@@ -77,7 +75,8 @@ _ANSWER: Final = msgspec.json.Decoder(Answer)
 _EVENT: Final = msgspec.json.Decoder(StreamEvent)
 _ENCODER: Final = msgspec.json.Encoder()
 
-_TEXT: Final = frozenset({"response.output_text.delta", "response.refusal.delta"})
+# Compared one after the other: nearly all events are the first, and none is hashed.
+_TEXT: Final = ("response.output_text.delta", "response.refusal.delta")
 _LAST: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})
 
 
@@ -154,11 +153,7 @@ def decode(body: bytes) -> ModelResponse:
         UnreadableAnswer: The body is no answer.
         ProviderComplaint: It is an error in the shape of one.
     """
-    try:
-        answer = _ANSWER.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise unreadable(body, error) from error
-    return _response(answer)
+    return _response(read(_ANSWER, body))
 
 
 def _response(answer: Answer) -> ModelResponse:
@@ -201,44 +196,34 @@ def _usage(tokens: Tokens | None) -> Usage | None:
     return Usage(int(tokens.input_tokens), int(tokens.output_tokens))
 
 
-class ResponseStream:
+class ResponseStream(EventReader[StreamEvent]):
     """Takes the text from the pieces of a stream, and the answer from its last event."""
 
     def __init__(self) -> None:
+        super().__init__(_EVENT.decode)
         self._answer: Answer | None = None
-        self.done = False
 
     @property
     def finished(self) -> bool:
         """Whether the answer is whole."""
         return self._answer is not None
 
-    def feed(self, events: Iterable[SseEvent]) -> list[str]:
-        """Take events in, and hand out the pieces of text in them, none of them empty.
+    def take(self, event: StreamEvent) -> str | None:
+        """What an event adds; the text in it.
 
         Raises:
-            UnreadableAnswer: An event is not of this protocol.
-            ProviderComplaint: The provider reports an error in the middle.
+            ProviderComplaint: It is an error.
         """
-        pieces: list[str] = []
-        for event in events:
-            if event.data == b"[DONE]":
-                continue
-            try:
-                read = _EVENT.decode(event.data)
-            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-                raise unreadable(event.data, error) from error
-            if read.type in _TEXT and isinstance(read.delta, str) and read.delta:
-                pieces.append(read.delta)
-            elif read.type in _LAST and read.response is not None:
-                self._answer = read.response
-                self.done = True
-                break
-            elif read.type == "error" or read.error is not None:
-                raise complaint(
-                    read.error or {"message": read.message or "", "code": read.code}
-                )
-        return pieces
+        if event.type in _TEXT and isinstance(event.delta, str):
+            return event.delta
+        if event.type in _LAST and event.response is not None:
+            self._answer = event.response
+            self.done = True
+        elif event.type == "error" or event.error is not None:
+            raise complaint(
+                event.error or {"message": event.message or "", "code": event.code}
+            )
+        return None
 
     def response(self) -> ModelResponse:
         """The whole answer.

@@ -1,6 +1,7 @@
 """Anthropic's and Gemini's protocols carry the same conversations in their own words."""
 
 import json
+from collections.abc import Callable
 from typing import Any, cast
 
 import msgspec
@@ -13,6 +14,7 @@ from heddle.models import ModelClient, ModelRateLimited, ModelRefused, ModelServ
 from heddle.models import completion as chat_api
 from heddle.models import gemini as gemini_api
 from heddle.models import messages as anthropic_api
+from heddle.models.dialects import AnswerStream
 from heddle.models.endpoint import ApiType
 from heddle.models.errors import ProviderComplaint, UnreadableAnswer
 from heddle.services import ModelService
@@ -295,6 +297,15 @@ def test_what_comes_behind_the_end_of_gemini_counts_as_little_in_one_piece() -> 
     stream = gemini_api.GeminiStream()
     assert stream.feed([*events, *events]) == ["Hel", "lo"]
     assert same_but_for_the_id(stream.response())
+
+
+@pytest.mark.parametrize("reader", [anthropic_api.MessageStream, gemini_api.GeminiStream])
+def test_the_end_that_gateways_write_as_chat_completions_do_is_passed_over(
+    reader: Callable[[], AnswerStream],
+) -> None:
+    assert reader().feed([SseEvent(b"[DONE]")]) == []
+    with pytest.raises(UnreadableAnswer):
+        reader().feed([SseEvent(b"[DONE")])
 
 
 def test_calls_of_gemini_have_ids_of_their_own() -> None:
