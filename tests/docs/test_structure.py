@@ -24,6 +24,17 @@ BESIDE: Final = (
     ROOT / "plugins_host",
 )
 
+# Names and paths in full, in pages and in code.
+_NAMED: Final = re.compile(
+    r"(?<![\w./@-])(?:actors|plugins_host|heddle)(?:\.[A-Za-z_]\w*)+(?![\w/])"
+)
+_PLACED: Final = re.compile(
+    r"(?<![\w./-])(?:actors|plugins_host|heddle|tests|deploy|examples)/[\w./*-]*[\w*/]"
+)
+
+# What looks like a name of code: a protocol, a logger, a method of a command.
+OTHERS: Final = {"heddle.v1", "heddle.mcp", "heddle.main"}
+
 _SPAN: Final = re.compile(r"`([^`\n]+)`")
 _DOTTED: Final = re.compile(r"[a-z_]+(?:\.\w+)+")
 _PATH: Final = re.compile(r"[\w.]+(?:/[\w.*-]+)*/?")
@@ -51,6 +62,8 @@ def folders() -> Iterator[Path]:
 def names(dotted: str) -> bool:
     """Whether a dotted name leads to a module, or to something in one."""
     parts = dotted.split(".")
+    if ROOT.joinpath(*parts).with_suffix(".py").exists():
+        return True
     for end in range(len(parts), 0, -1):
         try:
             found: object = importlib.import_module(".".join(parts[:end]))
@@ -94,6 +107,24 @@ def test_every_path_and_name_is_there(page: str) -> None:
             checked.append((span, is_there(span)))
     assert len(checked) > 8
     assert not [span for span, there in checked if not there]
+
+
+def test_what_pages_and_code_name_in_full_is_there() -> None:
+    pages = [ROOT / "README.md", *DOCS.rglob("*.md")]
+    code = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+    # Numbers of benchmarks have names of their own.
+    left_out = {*(DOCS / "changes").iterdir(), DOCS / "reference" / "benchmarks.md"}
+    named: dict[str, Path] = {}
+    for path in {*pages, *code} - left_out:
+        text = path.read_text(encoding="utf-8")
+        for span in {*_NAMED.findall(text), *_PLACED.findall(text)}:
+            named.setdefault(span, path.relative_to(ROOT))
+    assert len(named) > 500
+    assert not {
+        span: str(path)
+        for span, path in named.items()
+        if span not in OTHERS and not (is_there(span) if "/" in span else names(span))
+    }
 
 
 @pytest.mark.parametrize("page", PAGES)
