@@ -3,6 +3,8 @@
 import gc
 import sys
 
+INTERRUPTED = 130
+
 
 def main() -> int:
     """Run the command line with the arguments of this process; its exit status."""
@@ -10,14 +12,17 @@ def main() -> int:
     # Looking for garbage among them takes a tenth of a short command; what runs a flow
     # turns the collector on.
     gc.disable()
-    from heddle.cli import first_light
-
+    # Ctrl-C may come as soon as something has been typed.
+    try:
+        from heddle.cli import first_light
+    except KeyboardInterrupt:
+        return INTERRUPTED
     try:
         first_light.show(sys.argv[1:])
         from heddle.cli.entry import main as run_command_line
     except KeyboardInterrupt:
         first_light.clear()
-        return 130
+        return INTERRUPTED
     status = run_command_line(sys.argv[1:])
     gc.freeze()
     return status
@@ -27,8 +32,10 @@ def server() -> int:
     """Run ``heddle-server`` with the arguments of this process; its exit status."""
     # As above; the server turns the collector on when it has loaded everything.
     gc.disable()
-    from heddle.server.command import main as run_server
-
+    try:
+        from heddle.server.command import main as run_server
+    except KeyboardInterrupt:
+        return INTERRUPTED
     return run_server(sys.argv[1:])
 
 

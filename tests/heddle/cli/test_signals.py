@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -176,3 +177,32 @@ def test_a_signal_before_the_run_begins_ends_the_command(
         process.send_signal(signal.SIGINT)
         out, told = process.communicate(timeout=60)
     assert (process.returncode, out, told.strip()) == (130, b"", b"Interrupted.")
+
+
+TYPED = """
+import sys
+
+class Typed:
+    def find_spec(self, name, *rest):
+        if name == sys.argv[1]:
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Typed())
+import heddle.__main__ as programs
+sys.exit(getattr(programs, sys.argv[2])())
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "program"),
+    [
+        ("heddle.cli.first_light", "main"),
+        ("heddle.cli.entry", "main"),
+        ("heddle.server.command", "server"),
+    ],
+)
+def test_ctrl_c_at_the_first_import_is_no_traceback(module: str, program: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", TYPED, module, program], capture_output=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (130, b"")
