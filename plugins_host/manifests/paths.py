@@ -1,6 +1,7 @@
 """The paths that a manifest names: files in the plugin's folder, places in a workspace."""
 
 import os
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
@@ -70,7 +71,9 @@ class ManifestPaths:
         try:
             folder = self._folder.resolve()
             real = (folder / written).resolve()
-            real.exists()  # raises for a name that the file system cannot have
+            # A name that the file system cannot have is none, whoever may look.
+            with suppress(FileNotFoundError, NotADirectoryError):
+                real.stat()
         except (OSError, ValueError, RuntimeError) as error:
             why = getattr(error, "strerror", None) or error
             self._refuse(path, f"{shown(written)} is not a path: {why}", "Check the path.")

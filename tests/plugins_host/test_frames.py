@@ -176,7 +176,7 @@ def test_an_error_quotes_no_more_than_it_may(text: str) -> None:
         (b'{"id":7,"result":{"a":NaN}}', "a frame is not valid JSON"),
         (b'{"id":7,"result":-Infinity}', "a frame is not valid JSON"),
         (b'{"id":7,"result":"\xff"}', "a frame is not UTF-8"),
-        (b'{"id":7,"result":' + b"[" * 100_000 + b"]" * 100_000 + b"}", "a frame is nested too deeply"),
+        (b'{"id":7,"result":' + b"[" * 450_000 + b"]" * 450_000 + b"}", "a frame is nested too deeply"),
     ],
 )  # fmt: skip
 def test_content_of_no_use_costs_one_call(line: bytes, why: str) -> None:
