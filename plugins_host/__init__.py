@@ -65,6 +65,8 @@ if TYPE_CHECKING:
         ShownError,
         Succeeded,
     )
+    from plugins_host.consulting.rows import Open, Questions
+    from plugins_host.consulting.walk import Walk
     from plugins_host.conversation import (
         Message,
         ModelRequest,
@@ -247,6 +249,8 @@ _HOMES: Final = {
     ),
     "manifests.schemas": ("tool_schema_problem",),
     "model_edits": ("response_fields",),
+    "consulting.rows": ("Open", "Questions"),
+    "consulting.walk": ("Walk",),
     "consulting.outcomes": (
         "AfterOutcome",
         "BeforeOutcome",
@@ -386,6 +390,7 @@ __all__ = [
     "NodeComponent",
     "NodePath",
     "NodeSubject",
+    "Open",
     "OutOfProcess",
     "Outcome",
     "Passed",
@@ -408,6 +413,7 @@ __all__ = [
     "Proceeded",
     "ProtocolBroken",
     "ProviderComponent",
+    "Questions",
     "Rejected",
     "Replaced",
     "RetryGranted",
@@ -424,6 +430,7 @@ __all__ = [
     "TransformComponent",
     "Usage",
     "Verb",
+    "Walk",
     "chat",
     "check_plugin",
     "chosen_environment",

@@ -24,7 +24,7 @@ from plugins_host.authoring.surface import HostError, Services, Signal
 from plugins_host.faults import Fault
 from plugins_host.plugin_faults import PluginFailed, PluginOverdue
 from plugins_host.plugin_log import PluginLine, PluginLog
-from plugins_host.processes.calls import CEILING, Budget
+from plugins_host.processes.calls import CEILING, Budget, Onward
 from plugins_host.program import PATIENCE
 from plugins_host.reverse import (
     CallModel,
@@ -101,6 +101,7 @@ class InProcessPlugin:
         components: Sequence[str] = (),
         patience: float = PATIENCE,
         on_partial: Callable[[Raw], None] | None = None,
+        onward: Onward | None = None,  # noqa: ARG002  whoever asks is not woken here
     ) -> object:
         """Call the handler that answers ``verb``.
 

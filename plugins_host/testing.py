@@ -24,6 +24,7 @@ from actors import Supervisor
 from plugins_host import frames
 from plugins_host.frames import MAX_LINE, Answer, FrameReader, Refusal, Request
 from plugins_host.plugin_log import PluginLine
+from plugins_host.processes.calls import Onward
 from plugins_host.processes.child import Child, SpawnError
 from plugins_host.processes.process import PluginProcess
 from plugins_host.program import CAPABILITIES, PluginProgram
@@ -331,6 +332,7 @@ class StubAsker:
         services: CallServices | None = None,  # noqa: ARG002  as every asker has it
         components: Sequence[str] = (),  # noqa: ARG002
         patience: float = 0.0,  # noqa: ARG002
+        onward: Onward | None = None,  # noqa: ARG002
     ) -> object:
         """Record, and answer."""
         await trio.lowlevel.checkpoint()

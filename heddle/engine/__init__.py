@@ -11,6 +11,8 @@ compiled
 run
     run          one run, from its first event to its last
     walking      the walk of a flow carried out; `line`: of one that just looks at its state
+    stretch      what of it is carried on by who reads the answers of policies
+    executions   one node executed, with the policies around it
     walk         where a run goes next: a function of data
     state        what a node is given, what comes out; `earlier`: the turns before the run
     gate         the seams: asking the policies; `decisions` is what they decided

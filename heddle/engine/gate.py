@@ -6,8 +6,8 @@ what the engine does. What ends the run is raised as a `RunFailed`, what fails t
 a `NodeFault`; the rest is returned. Call sites look at `Gate.asked` first.
 """
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, assert_never
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeVar, assert_never
 
 import msgspec
 
@@ -16,8 +16,10 @@ from heddle.engine.faults import NodeFault, PolicyFailed, RefusedByPolicy, Stopp
 from heddle.engine.plugin_calls import RunServices, answer, whole_request
 from heddle.spec import Component
 from plugins_host import (
+    AfterOutcome,
     AgentSubject,
     Asking,
+    BeforeOutcome,
     Chain,
     Erred,
     Failed,
@@ -27,10 +29,12 @@ from plugins_host import (
     ModelRequest,
     ModelResponse,
     NodeSubject,
+    Open,
     Outcome,
     Passed,
     Payload,
     Proceeded,
+    Questions,
     Rejected,
     Replaced,
     RetryGranted,
@@ -38,6 +42,7 @@ from plugins_host import (
     ShownError,
     Succeeded,
     ToolSubject,
+    Walk,
     response_fields,
 )
 
@@ -45,6 +50,8 @@ if TYPE_CHECKING:
     from heddle.engine.work import NodeContext
 
 State = dict[str, Any]
+
+_T = TypeVar("_T")
 
 
 class Policies(msgspec.Struct, frozen=True):
@@ -100,15 +107,37 @@ class Gate:
 
     # -- around a node -----------------------------------------------------------------
 
-    async def node_before(self, context: "NodeContext", given: State) -> State | Substitute:
+    def in_a_row(self, questions: Questions) -> Coroutine[Any, Any, Open | None]:
+        """Ask these, while all let things be; the first that was not let be, if any was.
+
+        It is for `node_before` or `node_after` to go on with.
+        """
+        return self._chain.in_a_row(questions)
+
+    def about_node_before(self, context: "NodeContext", given: State) -> Walk:
+        """The question of `node_before`, for a row."""
+        return self._chain.about_before(
+            Seam.NODE, _subject(context), Payload.of(given), self._asking(context)
+        )
+
+    def about_node_after(self, context: "NodeContext", result: State | Fault) -> Walk:
+        """The question of `node_after`, for a row."""
+        return self._chain.about_after(
+            Seam.NODE, _subject(context), _outcome(result), self._asking(context)
+        )
+
+    async def node_before(
+        self, context: "NodeContext", given: State, opened: Open | None = None
+    ) -> State | Substitute:
         """The input to go on with, or a result that stands in for the execution.
+
+        ``opened`` is the question, if a row left it open.
 
         Raises:
             RefusedByPolicy: The node must not run, which ends the run.
         """
-        outcome = await self._before(
-            Seam.NODE, context, _subject(context), Payload.of(given), self._asking(context)
-        )
+        opened = opened or Open(self.about_node_before(context, given))
+        outcome = await _settled(context, self._chain.settle_before(opened))
         match outcome:
             case Proceeded(input=payload):
                 return _object(payload)
@@ -149,16 +178,17 @@ class Gate:
                 assert_never(outcome)
 
     async def node_after(
-        self, context: "NodeContext", result: State | Fault
+        self, context: "NodeContext", result: State | Fault, opened: Open | None = None
     ) -> Substitute | None:
         """What becomes of a settled execution; None when it stands.
+
+        ``opened`` is the question, if a row left it open.
 
         Raises:
             RefusedByPolicy: The run ends here.
         """
-        outcome = await self._after(
-            Seam.NODE, context, _subject(context), _outcome(result), self._asking(context)
-        )
+        opened = opened or Open(self.about_node_after(context, result))
+        outcome = await _settled(context, self._chain.settle_after(opened))
         match outcome:
             case Passed():
                 return None
@@ -353,20 +383,17 @@ class Gate:
             check_input,
         )
 
-    async def _before(
+    def _before(
         self,
         seam: Seam,
         context: "NodeContext",
         subject: NodeSubject | ToolSubject,
         given: Payload,
         asking: Asking,
-    ) -> Proceeded | Replaced | Rejected:
-        try:
-            return await self._chain.before(seam, subject, given, asking)
-        except MiddlewareFailure as failure:
-            raise _policy_failed(context, failure) from failure
+    ) -> Coroutine[Any, Any, BeforeOutcome]:
+        return _settled(context, self._chain.before(seam, subject, given, asking))
 
-    async def _after(
+    def _after(
         self,
         seam: Seam,
         context: "NodeContext",
@@ -374,11 +401,9 @@ class Gate:
         outcome: Outcome,
         asking: Asking,
         given: Payload = NOTHING_GIVEN,
-    ) -> Passed | Replaced | RetryGranted | Failed:
-        try:
-            return await self._chain.after(seam, subject, outcome, asking, given=given)
-        except MiddlewareFailure as failure:
-            raise _policy_failed(context, failure) from failure
+    ) -> Coroutine[Any, Any, AfterOutcome]:
+        asked = self._chain.after(seam, subject, outcome, asking, given=given)
+        return _settled(context, asked)
 
 
 class ConsultationServices(RunServices):
@@ -451,6 +476,14 @@ def _agent(context: "NodeContext") -> AgentSubject:
 
 def _tool(context: "NodeContext", call: tuple[str, str]) -> ToolSubject:
     return ToolSubject(context.name, context.type, *call, context.path, context.speaker)
+
+
+async def _settled(context: "NodeContext", settling: Awaitable[_T]) -> _T:
+    """What the chain comes to; a policy that fails is told with the node."""
+    try:
+        return await settling
+    except MiddlewareFailure as failure:
+        raise _policy_failed(context, failure) from failure
 
 
 def _where(context: "NodeContext") -> str:

@@ -4,6 +4,7 @@
     places     the chain, compiled: who is asked where, and how each question begins
     walk       one consultation on its way along it
     consulted  the answer to a frame for several, as it is on the wire
+    rows       several consultations one behind the other, while all let things be
     links      who is asked, and what goes with each question
     outcomes   what comes of it, as data
 

@@ -22,6 +22,7 @@ from msgspec import Raw
 from plugins_host.consulting.links import Asking, Link, Watch
 from plugins_host.consulting.outcomes import AfterOutcome, BeforeOutcome, Outcome
 from plugins_host.consulting.places import CONSULT, NOWHERE, Place, places
+from plugins_host.consulting.rows import NOT_ASKED, Open, Questions, Row
 from plugins_host.consulting.walk import Walk, passed, proceeded, weigh_after, weigh_before
 from plugins_host.faults import Fault
 from plugins_host.payload import EMPTY, Payload
@@ -70,11 +71,21 @@ class Chain:
         Raises:
             MiddlewareFailure: A policy failed.
         """
+        walk = self.about_before(seam, subject, given, asking)
+        return _ask_all(walk, weigh_before, proceeded)
+
+    def about_before(
+        self, seam: Seam, subject: Subject, given: Payload, asking: Asking
+    ) -> Walk:
+        """The consultation of `before`, for a row; `settle_before` goes on with it."""
         place = self._before.get(seam, NOWHERE)
-        walk = Walk(
+        return Walk(
             seam, Half.BEFORE, subject, asking, place, given, None, watch=self._watch
         )
-        return _ask_all(walk, weigh_before, proceeded)
+
+    def settle_before(self, opened: Open) -> Coroutine[Any, Any, BeforeOutcome]:
+        """What comes of a consultation that a row left open; as of `before`."""
+        return _ask_all(opened.walk, weigh_before, proceeded, opened.answer)
 
     def after(
         self,
@@ -97,19 +108,46 @@ class Chain:
         Raises:
             MiddlewareFailure: A policy failed.
         """
+        walk = self.about_after(seam, subject, outcome, asking, given)
+        return _ask_all(walk, weigh_after, passed)
+
+    def about_after(
+        self,
+        seam: Seam,
+        subject: Subject,
+        outcome: Outcome,
+        asking: Asking,
+        given: Payload = EMPTY,
+    ) -> Walk:
+        """The consultation of `after`, for a row; `settle_after` goes on with it."""
         place = self._after.get(seam, NOWHERE)
-        walk = Walk(
+        return Walk(
             seam, Half.AFTER, subject, asking, place, given, outcome, watch=self._watch
         )
-        return _ask_all(walk, weigh_after, passed)
+
+    def settle_after(self, opened: Open) -> Coroutine[Any, Any, AfterOutcome]:
+        """What comes of a consultation that a row left open; as of `after`."""
+        return _ask_all(opened.walk, weigh_after, passed, opened.answer)
+
+    def in_a_row(self, questions: Questions) -> Coroutine[Any, Any, Open | None]:
+        """Ask one after the other while all let be what they are about; see `rows`.
+
+        Returns:
+            The first that was not let be; None when there are no more questions.
+
+        Raises:
+            Exception: What ``questions`` raised.
+        """
+        return Row(questions, self._watch).ask()
 
 
 async def _ask_all(
     walk: "Walk",
     weigh: Callable[["Walk", Link, Verdict], _T | None],
     unsettled: Callable[["Walk"], _T],
+    first: object = NOT_ASKED,
 ) -> _T:
-    """Walk the chain until something settles it."""
+    """Walk the chain until something settles it; ``first`` is an answer that is there."""
     asking = walk.asking
     watch = walk.watch
     began = 0.0
@@ -118,7 +156,8 @@ async def _ask_all(
         together = False
         if len(links) > 1:
             features = stretch.asker.features
-            together = CONSULT in (
+            # A row asks several in one frame, or nobody.
+            together = first is not NOT_ASKED or CONSULT in (
                 await walk.started(stretch) if features is None else features
             )
         done = 0
@@ -128,13 +167,22 @@ async def _ask_all(
             if watch is not None:
                 began = perf_counter()
             try:
-                answer = await stretch.asker.request(
-                    question.verb,
-                    walk.ask(question.head),
-                    services=asking.services,
-                    components=asked,
-                    patience=asking.patience,
-                )
+                if first is NOT_ASKED:
+                    answer = await stretch.asker.request(
+                        question.verb,
+                        walk.ask(question.head),
+                        services=asking.services,
+                        components=asked,
+                        patience=asking.patience,
+                    )
+                elif isinstance(first, Exception):
+                    try:
+                        raise first
+                    finally:
+                        # Its own traceback must not lead back to it.
+                        first = NOT_ASKED
+                else:
+                    answer, first = first, NOT_ASKED
             except Exception as error:
                 raise walk.unanswered(links[done], asked, error) from error
             if type(answer) is Raw and answer in question.consents:

@@ -5,7 +5,7 @@ An `Asker` answers for a plugin, whether it is a process or handlers inside hedd
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
@@ -13,6 +13,9 @@ from plugins_host.consulting.outcomes import PolicyWarning, named
 from plugins_host.program import PATIENCE
 from plugins_host.reverse import CallServices
 from plugins_host.seams import Half, Seam, Subscription
+
+if TYPE_CHECKING:
+    from plugins_host.processes.calls import Onward
 
 
 class Asker(Protocol):
@@ -40,8 +43,12 @@ class Asker(Protocol):
         services: CallServices | None = None,
         components: Sequence[str] = (),
         patience: float = PATIENCE,
+        onward: "Onward | None" = None,
     ) -> Awaitable[object]:
         """Ask; what comes back is a JSON text (`Raw`, bytes) or an object.
+
+        ``onward`` may be called with it, and says what is asked then (see `rows`); what
+        comes back is then the answer to the last question.
 
         Raises:
             Fault: There is no answer.

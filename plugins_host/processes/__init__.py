@@ -7,6 +7,7 @@
     greeting         the first exchange
     calls            the calls that are open, and how long each may be silent
     open_calls       what is due when, and what is cancelled
+    onward           a call that goes on without its task
     reverse_serving  what a plugin asks of heddle meanwhile, served
     writer, pipes    frames to one task that writes; the two ends of a pipe
     child            one process with the group of all that it started

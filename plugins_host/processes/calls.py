@@ -34,6 +34,13 @@ MAX_REVERSE: Final = 256
 Elsewhere: TypeAlias = Callable[..., Awaitable[Raw]]
 """Takes what a request to a process was, but for itself, and asks another process."""
 
+Following: TypeAlias = tuple[str, bytes, CallServices | None, Sequence[str], float]
+"""Another question of a call: verb, params, services, components, patience."""
+
+Onward: TypeAlias = Callable[[Raw], Following | None]
+"""What is asked behind an answer; None where that is for the task that waits. Called in
+whatever task reads the answer: it must neither wait nor raise."""
+
 # One space of ids for all processes: an id is not given out again while heddle runs, and
 # one plugin's is never mistaken for another's.
 ids: Final = itertools.count(1)
@@ -94,6 +101,8 @@ class Call(Budget):
         services: What reverse calls made inside it may use.
         components: The component types that are asked.
         on_partial: Takes its progress.
+        onward: Says what is asked next in the same call, which then goes on.
+        params: Of what is asked, where there is ``onward``.
         end: Where its frame ends in all that was to be written to the process, in bytes.
         outcome: The answer, or the error to raise; None while it is open.
         asked: Reverse calls that the waiting task has not begun to serve.
@@ -111,6 +120,8 @@ class Call(Budget):
     asked: Sequence[tuple[Id, Waited, str]] = ()
     at: str | None = None
     waiting: Task | None = None
+    onward: Onward | None = None
+    params: bytes = b""
 
     def wait(self) -> Awaitable[None]:
         """Park the task that asks until it is settled, or there is something to serve.

@@ -46,26 +46,16 @@ from plugins_host.plugin_log import (
     PluginLog,
     shortened,
 )
-from plugins_host.processes.calls import Call, Elsewhere, ids
-from plugins_host.processes.child import Child
+from plugins_host.processes.calls import Call, Elsewhere, Onward, ids
+from plugins_host.processes.child import LAST_BREATH, LEAVE_PATIENCE, UNKILLABLE, Child
 from plugins_host.processes.greeting import agreed, init_params
 from plugins_host.processes.lifecycle import PHASES, Phase, Signal, following
+from plugins_host.processes.onward import goes_on
 from plugins_host.processes.open_calls import CANCEL_PATIENCE, OpenCalls, where
 from plugins_host.processes.reverse_serving import ReverseServing
 from plugins_host.processes.writer import Writer
 from plugins_host.program import PluginProgram
 from plugins_host.reverse import CallServices
-
-# A plugin that was asked to leave has this long to. Seconds.
-LEAVE_PATIENCE: Final = 1.0
-
-# A process that SIGKILL has not ended by then hangs in the kernel, and is left to it.
-# Seconds.
-UNKILLABLE: Final = 5.0
-
-# A process that closed its stdout without being asked has this long to end by itself, so
-# that its exit status can be told. Seconds.
-LAST_BREATH: Final = 1.0
 
 # Answers to reverse calls that a plugin may leave unread before heddle stops reading it:
 # a plugin that asks without end and listens to nothing must not cost memory without end.
@@ -234,12 +224,15 @@ class Channel:
         patience: float = float("inf"),
         on_partial: Callable[[Raw], None] | None = None,
         elsewhere: Elsewhere | None = None,
+        onward: Onward | None = None,
     ) -> Raw:
         """Ask, and wait for the answer, a JSON text that has been checked for its form.
 
         Look at ``ready`` first, unless it is to greet. Cancelled, or when it takes too
         long, the plugin is told to stop; an answer that comes later goes nowhere. When the
-        process ends before it has read the question, it is asked ``elsewhere``.
+        process ends before it has read the question, it is asked ``elsewhere``. As long as
+        ``onward`` has another question to an answer, that is asked, and the last answer is
+        what this returns.
 
         Raises:
             PluginFault: There is no answer; the class says why.
@@ -261,6 +254,8 @@ class Channel:
             on_partial,
             id_,
             self._writer.sent,
+            onward=onward,
+            params=params,
         )
         self._open[id_] = call
         if call.due < self._calls.watched:
@@ -268,6 +263,7 @@ class Channel:
         try:
             await call.wait()
             if call.outcome is None:
+                call.onward = None
                 await self._reverse.serve_until_settled(call)
         except BaseException:
             self._abandon(call)
@@ -279,8 +275,9 @@ class Channel:
             return outcome
         assert isinstance(outcome, Exception)
         if elsewhere is not None and isinstance(outcome, PluginGone) and outcome.unread:
-            del call, outcome
-            return await elsewhere(verb, params, services, components, patience, on_partial)
+            asked = call.verb, call.params, call.services, call.components, call.patience
+            del call, outcome, params, services
+            return await elsewhere(*asked, on_partial)
         try:
             raise outcome
         finally:
@@ -447,14 +444,15 @@ class Channel:
     # --- what arrives -------------------------------------------------------------------
 
     def _take(self, arrivals: Sequence[Arrival]) -> None:
+        calls, writer = self._calls, self._writer
         for arrival in arrivals:
             match arrival:
                 case Answer(id=id_):
                     call = self._open.pop(id_, None)
-                    if call is not None:
-                        call.settle(arrival.result)
-                    else:
+                    if call is None:
                         self._answered_otherwise(id_, arrival.result)
+                    elif not (self.ready and goes_on(call, arrival.result, calls, writer)):
+                        call.settle(arrival.result)
                 case Progress(id=id_, partial=partial):
                     self._progress(id_, partial)
                 case Request(id=id_, method=method, params=params):
@@ -472,7 +470,7 @@ class Channel:
         if arrivals and not self.ready:
             self.removed()
 
-    def _answered_otherwise(self, id_: Id, result: Raw) -> None:
+    def _answered_otherwise(self, id_: Id, result: Raw | None) -> None:
         """An answer to no call: to a cancel, to a shutdown, or to nobody any more."""
         if not self._calls.answered(id_, result) and id_ != self._shutdown:
             self._counts.late += 1
@@ -481,8 +479,8 @@ class Channel:
         call = self._open.pop(id_, None)
         if call is not None:
             call.settle(fault)
-        elif not self._calls.answered(id_, None) and id_ != self._shutdown:
-            self._counts.late += 1
+        else:
+            self._answered_otherwise(id_, None)
 
     def _broke(self, broken: Broken) -> None:
         error = broken.error(where="")

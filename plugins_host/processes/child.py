@@ -24,6 +24,17 @@ from plugins_host.processes.pipes import (
 from plugins_host.program import PluginProgram
 from plugins_host.shortages import shortage
 
+# A plugin that was asked to leave has this long to. Seconds.
+LEAVE_PATIENCE: Final = 1.0
+
+# A process that SIGKILL has not ended by then hangs in the kernel, and is left to it.
+# Seconds.
+UNKILLABLE: Final = 5.0
+
+# A process that closed its stdout without being asked has this long to end by itself, so
+# that its exit status can be told. Seconds.
+LAST_BREATH: Final = 1.0
+
 
 class SpawnError(Exception):
     """The program could not be run. ``fix`` says what to do about it."""

@@ -61,6 +61,7 @@ class OpenCalls:
     Attributes:
         open: By id.
         watched: When `watch` looks next, on trio's clock.
+        now: The time on that clock.
     """
 
     def __init__(self, name: str, process: Process) -> None:
@@ -69,7 +70,7 @@ class OpenCalls:
         self._name = name
         self._process = process
         self._cancels: dict[Id, _Cancel] = {}
-        self._now = trio.lowlevel.current_clock().current_time
+        self.now = trio.lowlevel.current_clock().current_time
         self._scope = trio.CancelScope()
 
     def __len__(self) -> int:
@@ -87,7 +88,7 @@ class OpenCalls:
     def cancel(self, call: Call, failing: Call | None) -> None:
         """Have the plugin stop a call; ``failing`` learns from the answer where it was."""
         id_ = next(ids)
-        due = self._now() + CANCEL_PATIENCE
+        due = self.now() + CANCEL_PATIENCE
         self._cancels[id_] = _Cancel(failing, due)
         if due < self.watched:
             self.watch_from(due)
@@ -137,7 +138,7 @@ class OpenCalls:
                 await trio.sleep_forever()
             # The loop may have been busy: an answer that has arrived is in time.
             self._process.look()
-            self.watched = self._give_up(self._now())
+            self.watched = self._give_up(self.now())
 
     def _give_up(self, now: float) -> float:
         """Give up what is due; the next instant at which something is.

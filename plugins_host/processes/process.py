@@ -19,7 +19,7 @@ from actors import Actor, ActorCrashed, ActorGone, Call, LateReply, Restart, Sup
 from plugins_host.frames import MAX_LINE
 from plugins_host.plugin_faults import PluginFault, PluginGone, PluginNotStarted
 from plugins_host.plugin_log import Counts, PluginLine, PluginLog
-from plugins_host.processes.calls import Elsewhere
+from plugins_host.processes.calls import Elsewhere, Onward
 from plugins_host.processes.channel import Channel
 from plugins_host.processes.child import Child, SpawnError, spawn
 from plugins_host.processes.lifecycle import WELL, StartHistory
@@ -117,6 +117,7 @@ class PluginProcess:
         components: Sequence[str] = (),
         patience: float = PATIENCE,
         on_partial: Callable[[Raw], None] | None = None,
+        onward: Onward | None = None,
     ) -> Coroutine[Any, Any, Raw]:
         """Ask the plugin, starting it first if need be, and wait for its answer.
 
@@ -127,9 +128,12 @@ class PluginProcess:
             components: The component types that are asked: whose events and model it is.
             patience: The budget of silence in seconds; see `calls`.
             on_partial: Called with each progress frame; must not raise.
+            onward: Called with the answer, where its task need not be woken for it; see
+                there. It may be left out at any time.
 
         Returns:
-            A JSON text of valid form. Numbers in it may be too large to decode.
+            The last answer: a JSON text of valid form. Numbers in it may be too large to
+            decode.
 
         Raises:
             PluginFault: There is no answer; the class says why.
@@ -138,7 +142,14 @@ class PluginProcess:
         if channel is not None and channel.ready:
             # Not awaited here: on the way to a running process a coroutine less counts.
             return channel.request(
-                verb, params, services, components, patience, on_partial, self._ask_again
+                verb,
+                params,
+                services,
+                components,
+                patience,
+                on_partial,
+                self._ask_again,
+                onward,
             )
         return self._start_and_request(
             verb, params, services, components, patience, on_partial, self._ask_again
