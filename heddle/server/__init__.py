@@ -12,10 +12,7 @@ the program
 a request
     http/           HTTP/1.1; `routes/`: what is answered over it; `sockets/`: the WebSocket
     service         what routes and sockets have in common
-    submissions     the JSON that asks for a run; `json_pieces`: where it is long
-    flows_root      flows that are named by path
-    code/           code that comes along; `pattern_rules`: patterns in types of strangers
-    egress          what flows that come along may reach
+    submitted/      what asks for a run, and what may come with it
     failures        what callers are told when something fails
 a run
     runs/           who may begin, who is running, what has ended; where they have files

@@ -90,7 +90,7 @@ def check_temporary() -> None:
 
 def check_flows(flows_root: str | None, components: tuple[str, ...]) -> None:
     """See that the folder of flows is one, and that components are for flows in it."""
-    from heddle.server.flows_root import is_folder
+    from heddle.server.submitted.flows_root import is_folder
 
     if flows_root is not None and not is_folder(flows_root):
         raise CannotStart(

@@ -26,8 +26,6 @@ from heddle.installation import Installed
 from heddle.launch import RunOptions
 from heddle.policy_counts import PolicyCounts
 from heddle.remote import RemoteService
-from heddle.server.code import reading as code
-from heddle.server.egress import Checker, Reach, SubmittedModels
 from heddle.server.endings import Completed, Stop, concealing
 from heddle.server.following.sse import Pulse
 from heddle.server.http import Limits, Listener, Refusal, Request, Server
@@ -39,6 +37,8 @@ from heddle.server.runs.handle import RunHandle
 from heddle.server.runs.registry import Runs
 from heddle.server.service import Engines, Service
 from heddle.server.settings import Settings
+from heddle.server.submitted.code import reading as code
+from heddle.server.submitted.egress import Checker, Reach, SubmittedModels
 from heddle.services import ModelService
 from heddle.spec import NOTHING_SUPPLIED, Supplied
 from plugins_host import shortage

@@ -12,10 +12,7 @@ from heddle.launch import Engine
 from heddle.long_work import bounded, briefly, reading
 from heddle.policy_counts import PolicyCounts
 from heddle.preparing import Prepared
-from heddle.server.code.running import Brought, CodeRun
-from heddle.server.egress import Checker
 from heddle.server.endings import Conceal
-from heddle.server.flows_root import FlowsRoot
 from heddle.server.following.sse import Pulse
 from heddle.server.http.refusals import Refusal
 from heddle.server.own_scope import OwnScope
@@ -24,7 +21,10 @@ from heddle.server.runs.handle import RunHandle, Work
 from heddle.server.runs.registry import Runs
 from heddle.server.settings import Settings
 from heddle.server.status.board import Board
-from heddle.server.submissions import Submission, SubmissionReader, Submitted
+from heddle.server.submitted.code.running import Brought, CodeRun
+from heddle.server.submitted.egress import Checker
+from heddle.server.submitted.flows_root import FlowsRoot
+from heddle.server.submitted.submission import Submission, SubmissionReader, Submitted
 from heddle.spec import NOTHING_SUPPLIED, Supplied
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ import msgspec
 
 from heddle import __version__
 from heddle.events import EVENT_CONTRACT
-from heddle.server.code.reading import interpreters
 from heddle.server.http import JSON, Answer, Request, Response
 from heddle.server.service import Service
 from heddle.server.status.page import page, wants_page
+from heddle.server.submitted.code.reading import interpreters
 
 _encode: Final = msgspec.json.Encoder().encode
 METRICS: Final = (("Content-Type", "text/plain; version=0.0.4; charset=utf-8"),)

@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from heddle import __version__
 from heddle.events import EVENT_CONTRACT
-from heddle.server.code.reading import NAME, SUFFIXES, Language
 from heddle.server.http import ERROR_TYPES
+from heddle.server.submitted.code.reading import NAME, SUFFIXES, Language
 from heddle.spec import FORMATS
 
 Schema = dict[str, Any]

@@ -27,7 +27,13 @@ from heddle.server.sockets import frames
 from heddle.server.sockets.outgoing import Outgoing
 from heddle.server.sockets.stream import HANDSHAKE, POLICY_VIOLATION, SharedStream
 from heddle.server.status.watch import StatusWatch
-from heddle.server.submissions import Boolean, Number, Text, read_field, read_object
+from heddle.server.submitted.submission import (
+    Boolean,
+    Number,
+    Text,
+    read_field,
+    read_object,
+)
 from heddle.server.tokens import is_token, unauthorised
 from plugins_host import Fault, one_of
 

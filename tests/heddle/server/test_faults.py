@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import pytest
 
-from tests.heddle.server.code.test_tools import lives
 from tests.heddle.server.serving import STRAIGHT, Served, server
+from tests.heddle.server.submitted.code.test_tools import lives
 from tests.pressure.stage import children, open_files, resident
 from tests.support.flows import end, flow, llm, model, start, tool
 

@@ -15,7 +15,7 @@ from heddle.engine.graph import RESERVED
 from heddle.server.command import command
 from heddle.server.routes.openapi import OPERATIONS
 from heddle.server.routes.table import ROUTES
-from heddle.server.submissions import OPERATOR_ONLY, snake_case
+from heddle.server.submitted.submission import OPERATOR_ONLY, snake_case
 from tests.heddle.server.serving import (
     HANDSHAKE,
     STRAIGHT,

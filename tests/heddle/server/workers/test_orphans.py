@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.heddle.server.code.test_tools import lives
 from tests.heddle.server.serving import (
     PATIENCE,
     STRAIGHT,
@@ -16,6 +15,7 @@ from tests.heddle.server.serving import (
     server,
     write_tools,
 )
+from tests.heddle.server.submitted.code.test_tools import lives
 from tests.pressure.stage import children
 
 WORKER = """

@@ -3,8 +3,8 @@
     {"tools": [{"name": "add", "interpreter": "python3", "source": "print('{}')"}],
      "plugins": [{"name": "shout", "language": "py", "manifest": {…}, "source": "…"}]}
 
-What may come at all is a table (`heddle.server.code.rules`). Here it is given a shape; what
-becomes of it on the disk is `heddle.server.runs.folders`.
+What may come at all is a table (`heddle.server.submitted.code.rules`). Here it is given a
+shape; what becomes of it on the disk is `heddle.server.runs.folders`.
 """
 
 import os
@@ -18,10 +18,10 @@ from typing import Any, Final, Literal, TypeVar, get_args
 import msgspec
 from msgspec import Raw, Struct, structs
 
-from heddle.server.code.rules import NO_CODE, check_manifest_rules
 from heddle.server.failures import SubmissionRefused
 from heddle.server.http import Refusal
-from heddle.server.pattern_rules import refuse_patterns
+from heddle.server.submitted.code.rules import NO_CODE, check_manifest_rules
+from heddle.server.submitted.pattern_rules import refuse_patterns
 from heddle.spec import spend_on_checking
 from plugins_host import one_of
 

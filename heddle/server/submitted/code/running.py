@@ -20,10 +20,10 @@ from heddle.installation import (
 )
 from heddle.launch import Engine
 from heddle.preparing import Prepared
-from heddle.server.code.reading import SUFFIXES, Code, command_of
 from heddle.server.failures import SubmissionRefused
 from heddle.server.runs.folders import RunFolder, RunFolders
 from heddle.server.runs.handle import AtNode, Work
+from heddle.server.submitted.code.reading import SUFFIXES, Code, command_of
 from heddle.spec import COMPONENTS
 from heddle.tools import ToolProgram
 from plugins_host import BroughtPlugin, PluginLine, load_brought

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from heddle.server.code.reading import MAX_MANIFEST, MAX_PLUGINS, MAX_SOURCE
-from tests.heddle.server.code.test_tools import lives
+from heddle.server.submitted.code.reading import MAX_MANIFEST, MAX_PLUGINS, MAX_SOURCE
 from tests.heddle.server.serving import STRAIGHT, Served, server, sse
 from tests.heddle.server.sockets.test_socket import connected
+from tests.heddle.server.submitted.code.test_tools import lives
 from tests.support.flows import component, end, flow, llm, model, start, tool
 
 NODE = {"componentType": "Shout", "kind": "node"}

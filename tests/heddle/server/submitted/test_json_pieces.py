@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from heddle.server import json_pieces
-from heddle.server.json_pieces import TooDeep, TooMany
+from heddle.server.submitted import json_pieces
+from heddle.server.submitted.json_pieces import TooDeep, TooMany
 
 VALUES: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**40), 2**40) | st.text(max_size=12),

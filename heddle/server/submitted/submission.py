@@ -18,13 +18,13 @@ from heddle import preparing
 from heddle.installation import Installed
 from heddle.nesting import MAX_DEPTH, too_deep
 from heddle.preparing import Prepared
-from heddle.server.code.reading import read_code
-from heddle.server.code.running import Brought, bring
 from heddle.server.failures import SubmissionRefused
-from heddle.server.flows_root import FlowsRoot
 from heddle.server.http import Refusal
-from heddle.server.json_pieces import TooDeep, TooMany, decode, has_more
 from heddle.server.runs.folders import RunFolders
+from heddle.server.submitted.code.reading import read_code
+from heddle.server.submitted.code.running import Brought, bring
+from heddle.server.submitted.flows_root import FlowsRoot
+from heddle.server.submitted.json_pieces import TooDeep, TooMany, decode, has_more
 from heddle.spec import NOTHING_SUPPLIED, FormatRefused, Formats, Supplied
 from plugins_host import json_flaw, nearest
 

@@ -15,9 +15,9 @@ import trio
 from heddle.engine.plan import make_plan
 from heddle.models import CredentialMissing, ModelUnreachable
 from heddle.preparing import prepare
-from heddle.server.egress import Checker, Reach, SubmittedModels
 from heddle.server.failures import SubmissionRefused
-from heddle.server.submissions import Submitted
+from heddle.server.submitted.egress import Checker, Reach, SubmittedModels
+from heddle.server.submitted.submission import Submitted
 from heddle.services import ModelService
 from heddle.spec import read_document
 from plugins_host.conversation import Message, ModelRequest

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from heddle.server.code.reading import MAX_SOURCE, MAX_TOOLS
 from heddle.server.settings import MAX_BODY
+from heddle.server.submitted.code.reading import MAX_SOURCE, MAX_TOOLS
 from tests.heddle.server.serving import STRAIGHT, Served, server, sse, write_tools
 from tests.heddle.server.sockets.test_socket import connected
 from tests.support.flows import end, flow, prop, start, tool

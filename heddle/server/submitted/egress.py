@@ -17,8 +17,8 @@ from heddle.engine.plan import Plan
 from heddle.engine.requests.request import RequestTemplate
 from heddle.engine.requests.urls import origin_of_url
 from heddle.server.failures import SubmissionRefused
-from heddle.server.pattern_rules import refuse_patterns
-from heddle.server.submissions import Submitted
+from heddle.server.submitted.pattern_rules import refuse_patterns
+from heddle.server.submitted.submission import Submitted
 from heddle.services import ModelService
 from heddle.spec import (
     ApiNode,

@@ -7,7 +7,7 @@ import pytest
 
 from heddle.installation import NOTHING
 from heddle.server.http.refusals import Refusal
-from heddle.server.submissions import FAMILIAR, MAX_FAMILIAR, SubmissionReader
+from heddle.server.submitted.submission import FAMILIAR, MAX_FAMILIAR, SubmissionReader
 from tests.support.flows import end, flow, prop, start
 
 FLOW = flow([start(inputs=[prop("n", "integer")]), end()], ["start", "end"])

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from heddle.server.code.rules import RULES, check_manifest_rules
 from heddle.server.failures import SubmissionRefused
+from heddle.server.submitted.code.rules import RULES, check_manifest_rules
 from plugins_host.manifests.manifest import Kind, Manifest, ToolEntry
 
 EXAMPLES: dict[tuple[str, str], Any] = {
