@@ -23,10 +23,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-import httptools
 import msgspec
 import trio
 
+from bench import bare
 from bench.harness import Answer, against_floor, median, percentile
 
 CONNECTIONS: Final = 32
@@ -51,73 +51,28 @@ _decode: Final = msgspec.json.Decoder().decode
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class _Bare:
+class _Echo(bare.Bare):
     """One connection of the floor."""
 
-    def __init__(self, sock: socket.socket) -> None:
-        self.sock = sock
-        self.pieces: list[bytes] = []
-        self.url = b""
-        self.complete = False
-        self.parser = httptools.HttpRequestParser(self)
-
-    def on_url(self, url: bytes) -> None:
-        self.url = url
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        pass
-
-    def on_body(self, piece: bytes) -> None:
-        self.pieces.append(piece)
-
-    def on_message_complete(self) -> None:
-        self.complete = True
-
-    async def run(self) -> None:
-        sock = self.sock
-        while True:
-            try:
-                data = sock.recv(65536)
-            except BlockingIOError:
-                await trio.lowlevel.wait_readable(sock)
-                continue
-            if not data:
-                sock.close()
-                return
-            self.parser.feed_data(data)
-            if not self.complete:
-                continue
-            self.complete = False
-            body = _encode(_decode(b"".join(self.pieces)))
-            self.pieces.clear()
-            if self.url == b"/streamed":
-                sock.send(
-                    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
-                    b"Transfer-Encoding: chunked\r\n\r\n"
-                )
-                for _ in range(PIECES):
-                    sock.send(b"%x\r\n%b\r\n" % (len(PIECE), PIECE))
-                sock.send(b"0\r\n\r\n")
-            else:
-                sock.send(
-                    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
-                    b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
-                )
+    async def answer(self, body: bytes) -> None:
+        body = _encode(_decode(body))
+        if self.url == b"/streamed":
+            self.sock.send(
+                b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+                b"Transfer-Encoding: chunked\r\n\r\n"
+            )
+            for _ in range(PIECES):
+                self.sock.send(b"%x\r\n%b\r\n" % (len(PIECE), PIECE))
+            self.sock.send(b"0\r\n\r\n")
+        else:
+            self.sock.send(
+                b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+                b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+            )
 
 
 async def _floor() -> None:
-    listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    listener.setblocking(False)
-    _say(str(listener.getsockname()[1]))
-    async with trio.open_nursery() as nursery:
-        while True:
-            await trio.lowlevel.wait_readable(listener)
-            with contextlib.suppress(BlockingIOError):
-                while True:
-                    sock, _ = listener.accept()
-                    sock.setblocking(False)
-                    nursery.start_soon(_Bare(sock).run)
+    await bare.serve(_Echo)
 
 
 async def _front() -> None:

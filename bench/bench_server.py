@@ -148,60 +148,72 @@ def run() -> Iterator[Answer]:
         relay = (bare.pid, int(bare.line()))
         served = stack.enter_context(server())
         ours = (served.pid, served.port)
-        guarded = stack.enter_context(server(*stack.enter_context(policies())))
-        how = {"connections": CONNECTIONS, "seconds": SECONDS}
         sent = body(stub)
-        for path, name, wide in (
-            ("/v1/runs", "buffered", CONNECTIONS),
-            ("/v1/runs?stream=true", "streamed", STREAMS),
-        ):
-            run, floor = side_by_side(
-                client, (ours, relay), path, sent, connections=wide, seconds=SECONDS
-            )
-            yield against_floor(
-                f"server.{name}",
-                run["rate"],
-                "runs/s",
-                floor=floor["rate"],
-                limit=1 / 3,
-                better="higher",
-                detail=_detail(run, floor),
-            )
-            yield against_floor(
-                f"server.{name}, p99 over p50",
-                run["p99"],
-                "ms",
-                floor=run["p50"],
-                limit=4,
-            )
-        with_policies, without = side_by_side(
-            client, ((guarded.pid, guarded.port), ours), "/v1/runs", sent, **how
+        yield from _against_relay(client, ours, relay, sent)
+        guarded = stack.enter_context(server(*stack.enter_context(policies())))
+        yield _with_policies(client, (guarded.pid, guarded.port), ours, sent)
+        yield _crowded(client, ours, sent)
+
+
+def _against_relay(
+    client: Process, ours: tuple[int, int], relay: tuple[int, int], sent: str
+) -> Iterator[Answer]:
+    for path, name, wide in (
+        ("/v1/runs", "buffered", CONNECTIONS),
+        ("/v1/runs?stream=true", "streamed", STREAMS),
+    ):
+        run, floor = side_by_side(
+            client, (ours, relay), path, sent, connections=wide, seconds=SECONDS
         )
         yield against_floor(
-            "server.four policies",
-            with_policies["rate"],
+            f"server.{name}",
+            run["rate"],
             "runs/s",
-            floor=without["rate"],
-            limit=0.4,
+            floor=floor["rate"],
+            limit=1 / 3,
             better="higher",
-            detail=_detail(with_policies, without),
-        )
-        few, many = (
-            medians(
-                [
-                    asked(
-                        client, *ours, "/v1/runs", sent, connections=wide, seconds=SECONDS
-                    )
-                    for _ in range(ROUNDS)
-                ]
-            )
-            for wide in WIDE
+            detail=_detail(run, floor),
         )
         yield against_floor(
-            "server.processor time, 1,000 at once",
-            many["cpu"],
-            "µs/run",
-            floor=few["cpu"],
-            limit=1.2,
-            detail={"runs/s": round(many["rate"]), "runs/s of 10": round(few["rate"])},
+            f"server.{name}, p99 over p50",
+            run["p99"],
+            "ms",
+            floor=run["p50"],
+            limit=4,
         )
+
+
+def _with_policies(
+    client: Process, guarded: tuple[int, int], ours: tuple[int, int], sent: str
+) -> Answer:
+    how = {"connections": CONNECTIONS, "seconds": SECONDS}
+    with_policies, without = side_by_side(client, (guarded, ours), "/v1/runs", sent, **how)
+    return against_floor(
+        "server.four policies",
+        with_policies["rate"],
+        "runs/s",
+        floor=without["rate"],
+        limit=0.4,
+        better="higher",
+        detail=_detail(with_policies, without),
+    )
+
+
+def _crowded(client: Process, ours: tuple[int, int], sent: str) -> Answer:
+    few, many = (
+        medians(
+            [
+                asked(client, *ours, "/v1/runs", sent, connections=wide, seconds=SECONDS)
+                for _ in range(ROUNDS)
+            ]
+        )
+        for wide in WIDE
+    )
+    return against_floor(
+        "server.processor time, 1,000 at once",
+        many["cpu"],
+        "µs/run",
+        floor=few["cpu"],
+        limit=1.2,
+        detail={"runs/s": round(many["rate"]), "runs/s of 10": round(few["rate"])},
+    )

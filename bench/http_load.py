@@ -11,11 +11,12 @@ one that says that it closes its connection is followed by another. Any 2xx is a
 but for a stream of events that has an error in it.
 """
 
-import contextlib
 import select
 import socket
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import closing
 from typing import Any, Final
 
 import msgspec
@@ -114,6 +115,45 @@ class _Client:
         )
 
 
+class _Clients:
+    """So many connections to one place, and a look at which of them something came for."""
+
+    def __init__(self, place: Place, count: int) -> None:
+        self._place = place
+        self._poll = select.epoll()
+        self._open: dict[int, _Client] = {}
+        for _ in range(count):
+            self.connect()
+
+    def __iter__(self) -> Iterator[_Client]:
+        return iter(self._open.values())
+
+    def connect(self) -> _Client:
+        """One more."""
+        sock = socket.create_connection((self._place.address, self._place.port))
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        client = self._open[sock.fileno()] = _Client(sock)
+        self._poll.register(sock.fileno(), select.EPOLLIN)
+        return client
+
+    def ready(self) -> Iterator[_Client]:
+        """Waits for those that something came for."""
+        for number, _ in self._poll.poll():
+            yield self._open[number]
+
+    def drop(self, client: _Client) -> None:
+        """This one is over."""
+        number = client.sock.fileno()
+        self._poll.unregister(number)
+        self._open.pop(number).sock.close()
+
+    def close(self) -> None:
+        """All are."""
+        for client in self:
+            client.sock.close()
+        self._poll.close()
+
+
 def load(
     place: Place,
     path: str,
@@ -131,36 +171,15 @@ def load(
     """
     message = request(place, path, body)
     took: list[float] = []
-    left = count
-    with contextlib.ExitStack() as stack:
-        poll = select.epoll()
-        stack.callback(poll.close)
-        clients: dict[int, _Client] = {}
-
-        @stack.callback
-        def close() -> None:
-            # Those that are open now, whoever was before them.
-            for client in clients.values():
-                client.sock.close()
-
-        def connect() -> _Client:
-            sock = socket.create_connection((place.address, place.port))
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            client = clients[sock.fileno()] = _Client(sock)
-            poll.register(sock.fileno(), select.EPOLLIN)
-            return client
-
-        for _ in range(connections):
-            connect()
+    with closing(_Clients(place, connections)) as clients:
         begin = now = time.perf_counter()
-        for client in clients.values():
+        for client in clients:
             client.sent = time.perf_counter()
             client.sock.send(message)
-        left -= connections
-        asking = len(clients)
+        asking = connections
+        left = count - connections
         while asking:
-            for number, _ in poll.poll():
-                client = clients[number]
+            for client in clients.ready():
                 data = client.sock.recv(262_144)
                 if not client.complete(data):
                     continue
@@ -169,10 +188,9 @@ def load(
                 took.append(now - client.sent)
                 again = left > 0 or (not count and now < begin + seconds)
                 if client.closes or not data:
-                    poll.unregister(number)
-                    clients.pop(number).sock.close()
+                    clients.drop(client)
                     if again:
-                        client = connect()
+                        client = clients.connect()
                 if again:
                     left -= 1
                     client.sent = now

@@ -1,12 +1,11 @@
 """The floor of a server of flows: a bare relay from a request to a model and back.
 
-Sockets, httptools and msgspec as in heddle, and nothing else: no engine, no events kept, no
-limits, time-outs or errors, no watch for clients that leave. It reads the same request,
-asks the same model the same question, decodes the answer and writes the same answer; where
-a stream is asked for, each piece of the model's as one event.
+Sockets, httptools and msgspec as in heddle, and nothing else: no engine, no events kept,
+nothing of what `bare` leaves out. It reads the same request, asks the same model the same
+question, decodes the answer and writes the same answer; where a stream is asked for, each
+piece of the model's as one event.
 """
 
-import contextlib
 import socket
 import sys
 from typing import Any, Final
@@ -14,6 +13,8 @@ from typing import Any, Final
 import httptools
 import msgspec
 import trio
+
+from bench.bare import Bare, receive, serve
 
 _decode: Final = msgspec.json.Decoder().decode
 _encode: Final = msgspec.json.Encoder().encode
@@ -27,14 +28,6 @@ _STREAM: Final = (
     b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n"
     b"Cache-Control: no-store\r\nTransfer-Encoding: chunked\r\n\r\n"
 )
-
-
-async def _receive(sock: socket.socket) -> bytes:
-    while True:
-        try:
-            return sock.recv(65536)
-        except BlockingIOError:
-            await trio.lowlevel.wait_readable(sock)
 
 
 class _Upstream:
@@ -63,49 +56,26 @@ class _Upstream:
         self.sock.send(_HEAD % (self.port, len(body), body))
 
     async def more(self) -> bytes:
-        self.parser.feed_data(await _receive(self.sock))
+        self.parser.feed_data(await receive(self.sock))
         data = b"".join(self.pieces)
         self.pieces.clear()
         return data
 
 
-class _Client:
+class _Client(Bare):
     """One connection of a caller."""
 
     def __init__(self, sock: socket.socket, port: int, idle: list[_Upstream]) -> None:
-        self.sock = sock
+        super().__init__(sock)
         self.port = port
         self.idle = idle
-        self.pieces: list[bytes] = []
-        self.url = b""
-        self.complete = False
-        self.parser = httptools.HttpRequestParser(self)
 
-    def on_url(self, url: bytes) -> None:
-        self.url = url
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        pass
-
-    def on_body(self, piece: bytes) -> None:
-        self.pieces.append(piece)
-
-    def on_message_complete(self) -> None:
-        self.complete = True
-
-    async def run(self) -> None:
-        while data := await _receive(self.sock):
-            self.parser.feed_data(data)
-            if not self.complete:
-                continue
-            self.complete = False
-            asked = _decode(b"".join(self.pieces))
-            self.pieces.clear()
-            upstream = self.idle.pop() if self.idle else _Upstream(self.port)
-            await self._relay(upstream, asked, stream=b"stream=true" in self.url)
-            upstream.complete = False
-            self.idle.append(upstream)
-        self.sock.close()
+    async def answer(self, body: bytes) -> None:
+        upstream = self.idle.pop() if self.idle else _Upstream(self.port)
+        stream = b"stream=true" in self.url
+        await self._relay(upstream, _decode(body), stream=stream)
+        upstream.complete = False
+        self.idle.append(upstream)
 
     async def _relay(self, upstream: _Upstream, asked: Any, *, stream: bool) -> None:
         upstream.ask(
@@ -150,24 +120,9 @@ class _Client:
 
 
 async def _serve(model: int) -> None:
-    listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    listener.setblocking(False)
-    sys.stdout.write(f"{listener.getsockname()[1]}\n")
-    sys.stdout.flush()
     idle: list[_Upstream] = []
     async with trio.open_nursery() as nursery:
-
-        async def accept() -> None:
-            while True:
-                await trio.lowlevel.wait_readable(listener)
-                with contextlib.suppress(BlockingIOError):
-                    while True:
-                        sock, _ = listener.accept()
-                        sock.setblocking(False)
-                        nursery.start_soon(_Client(sock, model, idle).run)
-
-        nursery.start_soon(accept)
+        nursery.start_soon(serve, lambda sock: _Client(sock, model, idle))
         await trio.lowlevel.wait_readable(0)
         nursery.cancel_scope.cancel()
 
