@@ -7,8 +7,8 @@ more than the work. A number taken half here and half there says nothing about e
 
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -31,14 +31,19 @@ def on_cores(mine: int, theirs: int) -> Iterator[None]:
     cores = sorted(allowed)
     children = _children()
     os.sched_setaffinity(0, {cores[mine]})
-    for pid in children:
-        os.sched_setaffinity(pid, {cores[theirs]})
+    _keep(children, {cores[theirs]})
     try:
         yield
     finally:
         os.sched_setaffinity(0, allowed)
-        for pid in children:
-            os.sched_setaffinity(pid, allowed)
+        _keep(children, allowed)
+
+
+def _keep(pids: Iterable[int], cores: set[int]) -> None:
+    """Keep processes on these cores; those that have ended by now need none."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.sched_setaffinity(pid, cores)
 
 
 def _children() -> list[int]:
