@@ -22,7 +22,14 @@ from heddle import launch, preparing
 from heddle.engine.faults import PolicyFailed, RefusedByPolicy, RunFailed, RunTimedOut
 from heddle.engine.testing import FakeModels, FakeTools, run_document
 from heddle.engine.walk import Limits
-from heddle.events import Event, NodeCompleted, NodeFailed, PluginLogged, Warned
+from heddle.events import (
+    Event,
+    NodeCompleted,
+    NodeFailed,
+    NodeStarted,
+    PluginLogged,
+    Warned,
+)
 from heddle.installation import install
 from plugins_host import Fault, PluginLine, PluginLog
 from plugins_host.conversation import ModelResponse, ToolCall
@@ -359,6 +366,41 @@ async def test_a_gate_at_fault_lets_nothing_through_and_says_what_it_did(
             assert [each["who"] for each in asked_in(events)] in ([], ["A"])
             failed = [each for each in events if isinstance(each, NodeFailed)]
             assert [each.error.name for each in failed] == ["PolicyFailed"]
+
+
+@both
+@pytest.mark.parametrize("half", ["before", "after"])
+@pytest.mark.parametrize("names", ["A", "AB"], ids=["alone", "of two"])
+async def test_a_policy_at_fault_around_a_node_ends_the_run_there(
+    language: str, names: str, half: str, tmp_path: Path
+) -> None:
+    """Where whoever reads consent goes on with the run: these are none."""
+    place = f"node.{half}"
+    faults = {how: AT_FAULT[how] for how in AT_FAULT if how not in FAULTS_OF_BEFORE}
+    entries = [{"on": how, **entry} for how, (entry, _) in faults.items()]
+    plugins = one(language, *names, halves=at(place))
+    async with installed(
+        tmp_path, plugins, {"A": {place: entries}}, patience=0.5
+    ) as company:
+        for how, (_, sentence) in faults.items():
+            failure, events = await ended(company, tiny(how))
+            assert isinstance(failure, PolicyFailed), how
+            verb = f"'{half}'" if names == "A" else "'consult'"
+            assert sentence.replace("'before'", verb) in str(failure)
+            gone = how in {"exits", "is killed"} and names == "AB"
+            who = "'A, B'" if gone else "'A'"
+            assert str(failure).startswith(
+                f"node {how!r} (StartNode): middleware {who} of plugin 'one', {place}: "
+            )
+            begun = [each.node_name for each in events if isinstance(each, NodeStarted)]
+            assert begun == ([] if half == "before" else [how])
+            assert not [each for each in events if isinstance(each, NodeCompleted)]
+
+
+FAULTS_OF_BEFORE: Final = frozenset(
+    ("mistakes the half", "replaces by an array", "misspells")
+)
+"""Those that are none behind a node, or other ones."""
 
 
 @both
