@@ -39,7 +39,11 @@ async def live(actor: Actor[Any], address: Address) -> Exit:
                 if failure is not None:
                     address.crash(failure)
                 assert rest is not None  # Or it would be an ExceptionGroup.
-                raise rest from None
+                try:
+                    raise rest from None
+                finally:
+                    # This frame is in the traceback of what it would keep.
+                    del failure, rest
     finally:
         address.task = None
         address.refuse_open()

@@ -12,7 +12,14 @@ from typing import Final
 from heddle.engine.faults import InputsRefused, RunTimedOut
 from heddle.installation import NotServedYet, TypeTaken
 from heddle.launch import ToolsMissing
-from heddle.server.endings import Conceal, RunCancelled, ShownError, Stop, shown
+from heddle.server.endings import (
+    Conceal,
+    RunCancelled,
+    ShownError,
+    Stop,
+    forget_frames,
+    shown,
+)
 from heddle.server.http import JSON, HeaderPairs, Refusal, Response, error_body
 from heddle.server.runs.history import LIMITS
 from heddle.server.runs.registry import Draining, TooManyRuns
@@ -53,7 +60,12 @@ def status_of(error: Fault) -> int:
 
 
 def told(error: Fault, conceal: Conceal) -> ShownError:
-    """An error as callers see it."""
+    """An error as callers see it, who are the last to need it.
+
+    What was sent is in the frames that it came through, and those lead back to it: it would
+    be kept until the collector comes by, and that counts objects, not megabytes.
+    """
+    forget_frames(error)
     if isinstance(error, Refusal):
         return ShownError(error.type, conceal(str(error)))
     return shown(error, conceal)

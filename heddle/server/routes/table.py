@@ -11,6 +11,7 @@ from typing import Final, TypeAlias, cast
 
 from msgspec import Struct
 
+from heddle.server.endings import forget_frames
 from heddle.server.failures import failure_response
 from heddle.server.http import (
     Answer,
@@ -112,8 +113,9 @@ class Front:
                 answer = await service.peers.relay(row, request)
         except* Fault as group:
             answer = failure_response(_one(group), service.conceal)
-        except* RecursionError:
+        except* RecursionError as group:
             # What no check of ours bounded is the caller's nesting still.
+            forget_frames(group)
             answer = failure_response(
                 Refusal(400, "the request is nested too deep"), service.conceal
             )

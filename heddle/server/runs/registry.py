@@ -424,8 +424,15 @@ class Runs:
             error, passing = split(raised)
             self._finish(run, result, error, unasked)
             if passing is None or (run.scope.cancel_called and only_cancelled(passing)):
+                # Their frames, of which this is one, would keep them, and the run's state.
+                for each in (raised, error, passing):
+                    if each is not None:
+                        forget_frames(each)
                 return
-            raise passing from None
+            try:
+                raise passing from None
+            finally:
+                del error, passing
         self._finish(run, result, None, unasked)
 
     def _finish(

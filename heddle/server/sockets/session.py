@@ -18,7 +18,7 @@ import trio
 from msgspec import Raw
 from trio_websocket import WebSocketConnection
 
-from heddle.server.endings import ShownError, Stop
+from heddle.server.endings import ShownError, Stop, forget_frames
 from heddle.server.failures import status_of, told, unknown_run
 from heddle.server.http import Refusal
 from heddle.server.runs.handle import CancelOutcome, RunHandle
@@ -164,7 +164,8 @@ class Session:
             status = status_of(error)
             self.outgoing.say(frames.refused(ref, status, self._shown(error)))
             return
-        except RecursionError:
+        except RecursionError as error:
+            forget_frames(error)
             seen = ShownError("bad_request", "the request is nested too deep")
             self.outgoing.say(frames.refused(ref, 400, seen))
             return

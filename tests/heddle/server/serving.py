@@ -178,11 +178,12 @@ def server(
     *flags: str,
     variables: Mapping[str, str] | None = None,
     port: int | None = 0,
+    code: str = CODE,
 ) -> Iterator[Served]:
     """A server in ``folder``, ended afterwards; it must not have broken."""
     given = () if port is None else ("--port", str(port))
     process = subprocess.Popen(
-        [sys.executable, "-c", CODE, *given, *flags],
+        [sys.executable, "-c", code, *given, *flags],
         stderr=subprocess.PIPE,
         stdin=subprocess.DEVNULL,
         cwd=folder,

@@ -9,17 +9,17 @@ import os
 import resource
 import signal
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from tests.heddle.server.serving import STRAIGHT, Served, server
+from tests.heddle.server.serving import CODE, STRAIGHT, Served, server
 from tests.heddle.server.submitted.code.test_tools import lives
 from tests.pressure.stage import children, open_files, resident
-from tests.support.flows import end, flow, llm, model, start, tool
+from tests.support.flows import component, edge, end, flow, llm, model, start, tool
 
 POLICY: Final = """
 import asyncio, os, sys
@@ -205,6 +205,88 @@ def test_a_process_that_is_started_again_has_the_settings_of_its_own(
         seen.add(pid)
         os.kill(pid, signal.SIGKILL)
         served.until(lambda pid=pid: not lives(pid))
+
+
+UNCOLLECTED: Final = (
+    """
+import gc, signal, sys, types
+
+gc.disable()
+gc.enable = lambda: None
+looks = iter(range(100))
+
+def look(*_):
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    gc.collect()
+    kept = [each.f_code.co_name for each in gc.garbage if isinstance(each, types.FrameType)]
+    gc.garbage.clear()
+    sys.stderr.write(f"look {next(looks)} {kept}\\n")
+
+signal.signal(signal.SIGUSR1, look)
+"""
+    + CODE
+)
+"""A server whose frames that only the collector could free are told on a signal."""
+
+
+def test_no_request_that_ends_badly_waits_for_the_collector(
+    tmp_path: Path, folder: Path, silent: str
+) -> None:
+    """It would keep its body, and the collector counts objects: a hundred of 8 MiB."""
+    wrong = flow([start(), end()], ["start", "end"], [edge("start", "nowhere")])
+    # Long, so that it is read in a thread.
+    long = {"flow": wrong, "inputs": {"x": "x" * 100_000}}
+    stuck = {"flow": with_model(silent), "inputs": {}}
+    plugin = {
+        "name": "dies",
+        "manifest": {
+            "name": "dies",
+            "version": "1",
+            "components": [{"componentType": "D"}],
+        },
+        "source": "raise SystemExit(3)",
+        "language": "py",
+    }
+    dies = flow([start(), component("D", "d"), end()], ["start", "d", "end"])
+    flags = ("--timeout", "300", "--allow-net", "127.0.0.1", "--allow-request-code")
+    tools = ("--tools-dir", str(folder / "tools"))
+    with server(tmp_path, *flags, *tools, code=UNCOLLECTED) as served:
+
+        def ask(path: str, body: Any) -> int:
+            return served.ask("POST", path, body).status
+
+        def hang_up() -> int:
+            with served.opened("POST", "/v1/runs?stream=true", stuck) as stream:
+                stream.readline()
+            served.until(lambda: not served.runs("running"))
+            return 0
+
+        ways: dict[str, tuple[int, Callable[[], int]]] = {
+            "a wrong flow": (400, lambda: ask("/v1/runs", long)),
+            "looked at": (400, lambda: ask("/v1/validate", long)),
+            "a short one": (400, lambda: ask("/v1/runs", {"flow": wrong})),
+            "no JSON": (400, lambda: ask("/v1/runs", b'{"flow": ' + b" " * 100_000)),
+            "nested": (400, lambda: ask("/v1/runs", b'{"flow": ' + b"[" * 100_000)),
+            "a field of nobody's": (
+                400,
+                lambda: ask("/v1/runs", {**long, "toolsDir": "x"}),
+            ),
+            "a tool that fails": (500, lambda: ask("/v1/runs", {"flow": with_tool("bad")})),
+            "its plugin": (
+                500,
+                lambda: ask("/v1/runs", {"flow": dies, "plugins": [plugin]}),
+            ),
+            "its time": (504, lambda: ask("/v1/runs", stuck)),
+            "its caller": (0, hang_up),
+        }
+        for number, (way, (status, go)) in enumerate(ways.items()):
+            if not number:
+                served.signal(signal.SIGUSR1)
+                served.line("look 0")
+            assert go() == status, way
+            assert served.ask("GET", "/healthz").status == 200
+            served.signal(signal.SIGUSR1)
+            assert served.line(f"look {number + 1} ").endswith(" []"), way
 
 
 IDLE: Final = int(os.environ.get("HEDDLE_IDLE", "2000"))
