@@ -27,7 +27,13 @@ class Fault(Exception):
         where: The narrowest thing the reader can open: a file and path in it, a node,
             a plugin and seam. Empty when ``what`` says it.
         fix: One imperative sentence or a question, with its own punctuation; may be empty.
+
+    Attributes:
+        of_the_machine: Whether it is nobody's who takes part: there was no room on a disk,
+            no process or no file to be had.
     """
+
+    of_the_machine = False
 
     def __init__(self, what: str, *, where: str = "", fix: str = "") -> None:
         super().__init__(what)

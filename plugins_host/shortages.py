@@ -35,6 +35,8 @@ SHORTAGES: Final[Mapping[int, tuple[str, str]]] = {
 class Shortage(Fault):
     """The machine, or a limit set for this process, has no more of what was needed."""
 
+    of_the_machine = True
+
 
 def shortage(error: BaseException, *, starting: bool = False) -> Shortage | None:
     """What was short where that is all there is to ``error``; None for anything else.

@@ -170,6 +170,8 @@ class TeamStopped(AgentStopped):
 class OutOfResources(NodeFault):
     """The machine, or a limit of heddle's process, has no more of what the node needed."""
 
+    of_the_machine = True
+
 
 class EngineFault(NodeFault):
     """Something in heddle broke: a bug of ours, told as one."""

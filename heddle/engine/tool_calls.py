@@ -327,6 +327,9 @@ async def _answer(
                 began = time.monotonic()  # a person's time to think is not the tool's
                 found = await _use(context, tools, call, arguments, workspace)
             outcome = await _after(context, call, arguments, found)
+            if isinstance(outcome, Fault) and outcome.of_the_machine:
+                # A model that is told can do nothing about it, and would answer without.
+                raise outcome
         elif isinstance(decided, Substitute):
             outcome = decided.value
         else:

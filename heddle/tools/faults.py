@@ -23,6 +23,8 @@ class ToolFolderInvalid(Fault):
 class WorkspaceFailed(Fault):
     """A workspace could not be made: a full or read-only disk, no temporary folder."""
 
+    of_the_machine = True
+
 
 class ToolFault(Fault):
     """Base of every error about one tool."""

@@ -51,11 +51,13 @@ def cannot_start(program: ToolProgram, error: OSError) -> ToolUnusable:
         )
     what, fix = CAUSES.get(number, ("{path} cannot be started: {reason}", ""))
     reason = error.strerror or str(error)
-    return ToolUnusable(
+    fault = ToolUnusable(
         program.name,
         what.format(path=program.path, reason=reason),
         fix=fix.format(path=program.path),
     )
+    fault.of_the_machine = fix is EXHAUSTED
+    return fault
 
 
 def interpreter_line(path: str) -> str:

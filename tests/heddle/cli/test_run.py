@@ -257,6 +257,25 @@ def test_a_limit_that_is_too_low_is_told_as_that(
     assert "bug" not in told
 
 
+def test_an_agent_does_not_answer_without_a_tool_that_cannot_be_started(
+    flow: WriteFlow, tool: WriteTool, tmp_path: Path
+) -> None:
+    tool("t", "echo '{}'")
+    asks = {"name": "t"}
+    script = [{"tool_calls": [asks]}, {"content": "all is well"}]
+    name = flow(agent_node("ask", script, "t"))
+    shell = f"ulimit -n 12; {' '.join(COMMAND)} run {name} --tools-dir tools -q"
+    done = subprocess.run(
+        ["/bin/sh", "-c", shell],
+        capture_output=True,
+        cwd=tmp_path,
+        env=surroundings(tmp_path),
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert b"has too many files open to start a program. Lower --max-tools" in done.stderr
+
+
 @pytest.mark.parametrize("closed", [">&-", "1</dev/null"])
 @pytest.mark.parametrize(
     "arguments", ["explain {}", "graph {}", "validate {}", "completion bash", "--version"]

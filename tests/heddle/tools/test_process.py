@@ -291,9 +291,11 @@ async def test_exhaustion_is_told_with_the_limit_to_change(
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "pipe", exhausted)
-        told = await unusable(program)
-    assert "too many files open" in told
-    assert "--max-tools" in told
+        with pytest.raises(ToolUnusable) as caught:
+            await run(program)
+    assert "too many files open" in str(caught.value)
+    assert "--max-tools" in str(caught.value)
+    assert caught.value.of_the_machine
 
 
 async def test_any_other_cause_is_told_in_the_words_of_the_system(

@@ -13,6 +13,7 @@ from heddle.events import Event, ToolCalled, ToolReturned, Warned
 from heddle.gentle_json import AT_ONCE
 from plugins_host.conversation import Message, ModelRequest, ModelResponse, ToolCall
 from plugins_host.faults import Fault
+from plugins_host.shortages import Shortage
 from tests.support.flows import agent, document, end, flow, model, prop, server_tool, start
 
 Plain = dict[str, Any]
@@ -274,6 +275,30 @@ async def test_outputs_with_a_default_are_asked_for_and_not_required() -> None:
     assert schema is not None
     assert list(schema["properties"]) == ["n", "note"]
     assert schema["required"] == ["n"]
+
+
+@pytest.mark.parametrize("calls", [1, 2])
+async def test_what_the_machine_lacks_is_no_matter_for_the_model(calls: int) -> None:
+    """It would answer without the tool, as if nothing had been."""
+
+    def lacking() -> Plain:
+        raise Shortage("there may be no more processes", fix="Raise the limit.")
+
+    asked = [(f"c{number}", "look", "{}") for number in range(calls)]
+    models = FakeModels([asks(*asked), "done"])
+    events: list[Event] = []
+    with pytest.raises(NodeFailed, match="no more processes. Raise the limit") as caught:
+        await run_document(
+            one_agent(tools=[server_tool("look")]),
+            models=models,
+            tools={"look": lacking},
+            events=events,
+        )
+    assert isinstance(caught.value.cause, Shortage)
+    assert len(models.requests) == 1
+    returned = [each for each in events if isinstance(each, ToolReturned)]
+    assert returned[0].error is not None
+    assert "no more processes" in returned[0].error.message
 
 
 async def test_a_second_answer_that_does_not_fit_is_an_error() -> None:
