@@ -4,6 +4,7 @@ Answers go to stdout; the prompt, questions, warnings and errors to stderr. A li
 message, or the answer to what the run asks meanwhile.
 """
 
+import codecs
 import os
 import sys
 from collections.abc import Mapping
@@ -75,7 +76,9 @@ class PlainFront:
         self.person = PlainPerson(self._show, self._next_line)
         if isinstance(sys.stdin, TextIOWrapper):
             # A byte that is no text is no reason to end the chat, or to fail a run.
-            sys.stdin.reconfigure(errors="replace")
+            # A locale of bare ASCII knows no more than that it is an old one.
+            bare = codecs.lookup(sys.stdin.encoding).name == "ascii"
+            sys.stdin.reconfigure(encoding="utf-8" if bare else None, errors="replace")
         self._lines = None if sys.stdin is None else Lines(sys.stdin)
 
     async def next_message(self) -> str | None:

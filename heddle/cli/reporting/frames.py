@@ -13,6 +13,7 @@ import msgspec
 
 from heddle.cli.text.wording import fit_json
 from heddle.events import ErrorInfo, Event
+from plugins_host import shortage
 
 
 class ErrorFrame(msgspec.Struct, frozen=True, tag_field="type", tag="error"):
@@ -37,4 +38,5 @@ def frame(event: Event | ErrorFrame | Remark) -> bytes:
 
 def error_frame(error: BaseException) -> bytes:
     """The frame that ends a failed run."""
+    error = shortage(error) or error
     return frame(ErrorFrame(ErrorInfo(type(error).__name__, str(error))))

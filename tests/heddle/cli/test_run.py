@@ -276,6 +276,22 @@ def test_an_agent_does_not_answer_without_a_tool_that_cannot_be_started(
     assert b"has too many files open to start a program. Lower --max-tools" in done.stderr
 
 
+def test_a_frame_tells_a_lack_of_the_machine_as_stderr_does(
+    flow: WriteFlow, tmp_path: Path
+) -> None:
+    shell = f"ulimit -n 8; {' '.join(COMMAND)} run {flow()} --protocol heddle"
+    done = subprocess.run(
+        ["/bin/sh", "-c", shell],
+        capture_output=True,
+        cwd=tmp_path,
+        env=surroundings(tmp_path),
+        check=False,
+    )
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert (told["type"], told["error"]["name"]) == ("error", "Shortage")
+    assert done.stderr.decode() == f"Error: {told['error']['message']}\n"
+
+
 @pytest.mark.parametrize("closed", [">&-", "1</dev/null"])
 @pytest.mark.parametrize(
     "arguments", ["explain {}", "graph {}", "validate {}", "completion bash", "--version"]

@@ -117,6 +117,20 @@ def test_a_piped_chat_in_which_a_turn_failed_ends_like_a_failed_run(
     assert "/retry" in done.stderr
 
 
+def test_a_locale_of_bare_ascii_loses_no_letter_of_a_message(
+    heddle: Heddle, flow: WriteFlow
+) -> None:
+    done = heddle(
+        "run",
+        flow(),
+        "-i",
+        "-q",
+        stdin="größer\n",
+        environment={"PYTHONIOENCODING": "ascii"},
+    )
+    assert json.loads(done.stdout) == {"message": "größer"}
+
+
 def test_a_line_that_is_no_utf_8_is_read_as_far_as_it_is(tmp_path: Path) -> None:
     flow = scripted(tmp_path, {"content": "You said {{user}}."})
     done = subprocess.run(
