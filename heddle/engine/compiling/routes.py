@@ -140,27 +140,50 @@ class Routes:
             if number not in reached and not isinstance(node, StartNode)
         ]
         cut = self._first_of(lost)
+        stuck = [
+            number
+            for number, node in enumerate(self.flow.nodes)
+            if number not in cut
+            and not isinstance(node, EndNode)
+            and not any(True for _ in self._targets(number))
+        ]
         told = len(self.findings.problems)
-        for number, node in enumerate(self.flow.nodes):
+        if len(cut) == len(stuck) == 1 and stuck[0] in reached:
+            self._forgotten(stuck[0], *cut)
+        else:
+            self._unconnected(cut, stuck)
+        ends = any(isinstance(self.flow.nodes[number], EndNode) for number in reached)
+        if not ends and told == len(self.findings.problems):
+            self.findings.problem(
+                self.flow, "no EndNode can be reached from the start", "Add one.", ".nodes"
+            )
+
+    def _forgotten(self, source: int, target: int) -> None:
+        """One edge is missing: what it comes from and where it leads are one mistake."""
+        before, after = self.flow.nodes[source], self.flow.nodes[target]
+        self.findings.problem(
+            before,
+            f"the flow cannot go on after {before.name!r}, and nothing leads to "
+            f"{after.name!r}",
+            f"Add a ControlFlowEdge from {before.name!r} to {after.name!r}.",
+        )
+
+    def _unconnected(self, cut: set[int], stuck: Sequence[int]) -> None:
+        """Nodes that nothing leads to, and nodes that lead nowhere."""
+        for number in sorted({*cut, *stuck}):
+            node = self.flow.nodes[number]
             if number in cut:
                 self.findings.problem(
                     node,
                     f"no path leads from the start to {node.name!r}",
                     "Connect it, or remove it.",
                 )
-            elif not isinstance(node, EndNode) and not any(
-                True for _ in self._targets(number)
-            ):
+            else:
                 self.findings.problem(
                     node,
                     f"the flow cannot go on after {node.name!r}: no edge leaves it",
                     "Lead an edge from it to the next node or to an EndNode.",
                 )
-        ends = any(isinstance(self.flow.nodes[number], EndNode) for number in reached)
-        if not ends and told == len(self.findings.problems):
-            self.findings.problem(
-                self.flow, "no EndNode can be reached from the start", "Add one.", ".nodes"
-            )
 
     def _reached_from(self, numbers: set[int]) -> set[int]:
         """These nodes, and all that can come after them."""

@@ -266,6 +266,25 @@ MISTAKES: dict[str, tuple[Plain, str]] = {
         ),
         "no path leads from the start to 'first'. Connect it, or remove it.",
     ),
+    "an edge that was forgotten": (
+        flow(
+            [start(), tool("first"), tool("second"), end()],
+            ["start", "first"],
+            [edge("second", "end")],
+        ),
+        "components.first: the flow cannot go on after 'first', and nothing leads to "
+        "'second'. Add a ControlFlowEdge from 'first' to 'second'.",
+    ),
+    "the edge from the start, forgotten": (
+        flow([start(), tool("first"), end()], ["first", "end"]),
+        "components.start: the flow cannot go on after 'start', and nothing leads to "
+        "'first'. Add a ControlFlowEdge from 'start' to 'first'.",
+    ),
+    "the edge to the end, forgotten": (
+        flow([start(), tool("first"), end()], ["start", "first"]),
+        "components.first: the flow cannot go on after 'first', and nothing leads to "
+        "'end'. Add a ControlFlowEdge from 'first' to 'end'.",
+    ),
     "a circle that nothing leads out of": (
         flow(
             [start(), tool("first"), tool("second"), end()],
