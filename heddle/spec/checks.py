@@ -36,6 +36,7 @@ def check_flow(
             "the flow has no nodes",
             "Give it a StartNode and an EndNode at least.",
         )
+        return
     _check_nodes(nodes, path, problems)
     known = {id(node) for node in nodes}
     # An entry that leads nowhere may stand for any node that seems to be missing.

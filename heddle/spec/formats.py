@@ -101,7 +101,9 @@ class Formats:
         known = self._by_extension.get(name[dot:].lower()) if dot >= 0 else None
         if known is not None:
             return known
-        looks_like_json = data.lstrip(b" \t\r\n")[:1] in (b"{", b"[")
+        # With a comment at its top it is no JSON, and should be told so as JSON.
+        begin = data.lstrip(b" \t\r\n")[:2]
+        looks_like_json = begin[:1] in (b"{", b"[") or begin in (b"//", b"/*")
         return self._by_name["json" if looks_like_json else "yaml"]
 
 

@@ -83,11 +83,11 @@ def _explain_json(data: bytes, name: str, error: msgspec.DecodeError) -> NoRetur
     if not text.strip():
         raise refusal(name, "this document is empty") from error
 
-    def refuse(token: str, what: str) -> NoReturn:
-        raise refusal(name, what, where=_first(token, text)) from error
+    def refuse(token: str, what: str, fix: str = "") -> NoReturn:
+        raise refusal(name, what, where=_first(token, text), fix=fix) from error
 
     def constant(word: str) -> NoReturn:
-        refuse(word, f"{word} is not a number in JSON")
+        refuse(word, f"{word} is not a number in JSON", "Write null, or a text.")
 
     def number(digits: str) -> float:
         value = float(digits)

@@ -17,10 +17,13 @@ from heddle.spec import datastores, flows, llms, tools
 from heddle.spec.catalogue import component_names, is_secret, members
 from heddle.spec.component import Component
 from heddle.spec.problems import Broken, Path, Problems, shown
+from heddle.spec.references import REF, TYPE
 from plugins_host import nearest
 
 # More unknown keys than anybody writes by mistake.
 _COMPARED_KEYS: Final = 100
+# Longer texts are no ids of components that people name.
+_LONGEST_ID: Final = 60
 
 
 @cache
@@ -40,7 +43,7 @@ def explain_fields(
     struct: type[Struct], values: dict[str, Any], path: Path, problems: Problems
 ) -> bool:
     """Add a problem for each field that is missing or doesn't fit; False if all do."""
-    before = len(problems)
+    before = problems.noted
     known = _fields(struct)
     for name, (annotation, required) in known.items():
         if name in values:
@@ -56,7 +59,7 @@ def explain_fields(
                 else f"Add it: {_wanted(annotation)}.",
                 key=(path, guess) if guess else None,
             )
-    return len(problems) != before
+    return problems.noted != before
 
 
 def explain(annotation: Any, value: Any, path: Path, problems: Problems) -> None:
@@ -143,9 +146,8 @@ _FAMILIES: Final[dict[tuple[str, ...], str]] = {
 def _add_mismatch(annotation: Any, value: Any, path: Path, problems: Problems) -> None:
     components = component_names(annotation)
     if components and type(value) is dict:
-        problems.add(
-            path, "this has no 'component_type'", f"Add it: {_either(components)}."
-        )
+        fix = _misspelt_key(value) or f"Add it: {_either(components)}."
+        problems.add_once(value, path, "this has no 'component_type'", fix)
         return
     if isinstance(value, Component):
         found = f"the {value.component_type} {shown(value.name)}"
@@ -154,6 +156,9 @@ def _add_mismatch(annotation: Any, value: Any, path: Path, problems: Problems) -
     else:
         found = shown(value)
     fix = f"Use {_either(components)}." if len(components) > 1 else ""
+    if components and type(value) is str and len(value) <= _LONGEST_ID:
+        reference = msgspec.json.encode({REF: value}).decode()
+        fix = f"Write {reference} if that is the id of one, or the component itself."
     literals = [
         word
         for one in members(annotation)
@@ -164,6 +169,15 @@ def _add_mismatch(annotation: Any, value: Any, path: Path, problems: Problems) -
         guess = nearest(value, literals)
         fix = f"Did you mean {guess!r}?" if guess else ""
     problems.add(path, f"this is {found} where {_wanted(annotation)} belongs", fix)
+
+
+def _misspelt_key(value: dict[str, Any]) -> str:
+    """A fix for what is no component for the want of one right key, or ""."""
+    for key in islice(value, _COMPARED_KEYS):
+        meant = REF if key == "$ref" else nearest(key, (TYPE, REF))
+        if meant is not None:
+            return f"Is {key!r} a misspelling of {meant!r}?"
+    return ""
 
 
 def _wanted(annotation: Any) -> str:

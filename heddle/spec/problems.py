@@ -112,6 +112,11 @@ class Problems:
     def __init__(self) -> None:
         self.found: list[Problem] = []
         self.warnings: list[Problem] = []
+        # How often something was noted, what was told before as well.
+        self.noted = 0
+        # Where objects are written that references stand for, by their identity.
+        self.defined: dict[int, Path] = {}
+        self._told: set[Path] = set()
 
     def __len__(self) -> int:
         return len(self.found)
@@ -123,9 +128,23 @@ class Problems:
             TooManyProblems: It is the last that is taken.
         """
         word = "" if key is None else write_path(key)
+        self.noted += 1
         self.found.append(Problem(write_path(path), what, fix, key=word))
         if len(self.found) >= MAX_PROBLEMS:
             raise TooManyProblems
+
+    def add_once(self, value: object, path: Path, what: str, fix: str) -> None:
+        """Note a problem of a value: where a reference's is written, and once for all.
+
+        Raises:
+            TooManyProblems: It is the last that is taken.
+        """
+        there = self.defined.get(id(value), path)
+        if there not in self._told:
+            self._told.add(there)
+            self.add(there, what, fix)
+        else:
+            self.noted += 1
 
     def warn(self, path: Path, what: str, fix: str = "", *, key: Path = None) -> None:
         """Note what can be used all the same. The first `MAX_PROBLEMS` are enough."""
@@ -146,6 +165,12 @@ class Problems:
                     f"Did you mean {guess!r}?" if guess else "",
                     key=(path, key),
                 )
+
+
+def misspelt(name: str, keys: Collection[str]) -> str:
+    """A fix where a key is missing: which of these was meant for it, or ""."""
+    guess = nearest(name, keys)
+    return f"Is {guess!r} a misspelling of {name!r}?" if guess else ""
 
 
 def write_path(path: Path) -> str:

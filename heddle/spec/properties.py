@@ -104,7 +104,8 @@ def read_property(raw: Any, path: Path, problems: Problems) -> Property | None:
 
 def _refuse_title(raw: dict[str, Any], path: Path, problems: Problems) -> None:
     if "title" not in raw:
-        problems.add(path, "'title' is missing", "Add a title: it is the name.")
+        named = "Rename 'name' to 'title'." if "name" in raw else ""
+        problems.add(path, "'title' is missing", named or "Add a title: it is the name.")
     else:
         problems.add(
             (path, "title"),

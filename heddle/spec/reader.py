@@ -35,18 +35,17 @@ from heddle.spec.problems import (
     Problems,
     TooManyProblems,
     is_supplied,
+    misspelt,
     shown,
     write_path,
 )
 from heddle.spec.properties import declared_properties
-from heddle.spec.references import DEFINITIONS, REF, Definition, References
+from heddle.spec.references import DEFINITIONS, REF, TYPE, Definition, References
 from heddle.spec.source import MAX_NESTING, too_deep
 from heddle.spec.supplied import NOTHING_SUPPLIED, Supplied
 from heddle.spec.syntax import parse
 from heddle.spec.versions import VERSION, Declared, check_age, read_version
 from heddle.spec.written import MAX_VALUES, TooLarge, WrittenOut
-
-_TYPE: Final = "component_type"
 
 _REFERENCE_KEYS: Final = frozenset((REF, DEFINITIONS))
 
@@ -161,7 +160,7 @@ class _Reader:
         return Document(root, version.text, warnings, self.paths)
 
     def _root(self, raw: dict[str, Any]) -> Any:
-        if _TYPE in raw or REF in raw:
+        if TYPE in raw or REF in raw:
             root = self._read(raw, None, 0)
             if not isinstance(root, Component | Broken):
                 what = f"{shown(raw[REF])} is a plain value, and a document is a component"
@@ -170,13 +169,23 @@ class _Reader:
         if DEFINITIONS in raw:
             self.references.define(raw[DEFINITIONS], (None, DEFINITIONS))
             what = "this defines components and doesn't say which of them it is"
-            fix = f"Add '{REF}' with the id of the component to run."
+            fix = misspelt(TYPE, raw) or f"Add '{REF}' with the id of the component to run."
         elif "components" in raw and "version" in raw:
             what = "this is the manifest of a plugin, and no document of Agent Spec"
             fix = "Give it with --plugin, and the document where the flow belongs."
         else:
-            what = f"'{_TYPE}' is missing"
-            fix = f"Add '{_TYPE}': 'Flow', or the type that this is."
+            what = f"'{TYPE}' is missing"
+            inside = next(
+                (key for key, each in raw.items() if type(each) is dict and TYPE in each),
+                None,
+            )
+            if inside is not None:
+                fix = f"{shown(inside)} holds a component: give that as the document."
+            else:
+                fix = (
+                    misspelt(TYPE, raw)
+                    or f"Add '{TYPE}': 'Flow', or the type that this is."
+                )
         self.problems.add(None, what, fix)
         return None
 
@@ -188,7 +197,7 @@ class _Reader:
         if kind is dict:
             if REF in value:
                 return self._reference(value, path, depth)
-            if _TYPE in value:
+            if TYPE in value:
                 return self._component(value, path, depth)
             return {
                 key: self._read(inner, (path, key), depth + 1)
@@ -230,6 +239,8 @@ class _Reader:
             value = self._reference(value, path, depth)
             if type(value) is not dict and type(value) is not list:
                 return value
+            if content is Content.COMPONENTS:
+                return value  # read where it is defined
         if content is Content.COMPONENTS:
             return self._read(value, path, depth)
         if content is Content.PROPERTIES:
@@ -257,7 +268,7 @@ class _Reader:
             return self._give_up(raw)
         if DEFINITIONS in raw:
             self.references.define(raw[DEFINITIONS], (path, DEFINITIONS))
-        name = raw[_TYPE]
+        name = raw[TYPE]
         struct = COMPONENTS.get(name) if type(name) is str else None
         if struct is None:
             return self._foreign(raw, name, path, depth)
@@ -310,7 +321,7 @@ class _Reader:
         """A component of a type that isn't Agent Spec's own."""
         if type(name) is str and name in self.foreign.provided:
             return self._plugin_component(raw, name, path, depth)
-        self.foreign.refuse(name, (path, _TYPE), self.problems)
+        self.foreign.refuse(name, (path, TYPE), self.problems)
         if type(name) is not str:
             return self._give_up(raw)
         # What is inside is looked at all the same: its problems count too.
@@ -431,12 +442,14 @@ class _Reader:
         definition.read = True
         if isinstance(definition.value, Component):
             self.read[identity] = definition.value
+        elif type(definition.value) is dict:
+            self.problems.defined[id(definition.value)] = definition.path
         return definition.value
 
     def _read_definition(self, definition: Definition, depth: int) -> Any:
         raw = definition.raw
         assert definition.path is not None
-        if type(raw) is dict and _TYPE in raw and "id" not in raw:
+        if type(raw) is dict and TYPE in raw and "id" not in raw:
             raw = {**raw, "id": definition.path[1]}
         return self._read(raw, definition.path, depth + 1)
 

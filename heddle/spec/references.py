@@ -11,10 +11,18 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any, Final
 
-from heddle.spec.problems import SHOWN_PROBLEMS, Path, Problems, shown, write_path
+from heddle.spec.problems import (
+    SHOWN_PROBLEMS,
+    Path,
+    Problems,
+    misspelt,
+    shown,
+    write_path,
+)
 from heddle.spec.supplied import Supplied
 from plugins_host import nearest, one_of
 
+TYPE: Final = "component_type"
 REF: Final = "$component_ref"
 DEFINITIONS: Final = "$referenced_components"
 
@@ -50,6 +58,7 @@ class References:
         self._problems = problems
         self._document: dict[str, Any] = {}
         self._scanned = False
+        self._unreadable = False
         # The ids of definitions that are being read, the outermost first.
         self._open: list[str] = []
         self._dangling: list[tuple[str, Path]] = []
@@ -69,6 +78,8 @@ class References:
     def define(self, definitions: Any, path: Path) -> None:
         """Note the entries of a ``$referenced_components``."""
         if type(definitions) is not dict:
+            # Of definitions that nobody can read all references would be wrong.
+            self._unreadable = True
             self._problems.add(
                 path,
                 f"this maps ids to components, not {shown(definitions)}",
@@ -130,6 +141,14 @@ class References:
 
         ``ids`` are all that components have, and where they have them.
         """
+        if self._unreadable:
+            return
+        if self._dangling and not self.definitions:
+            fix = misspelt(DEFINITIONS, self._document)
+            if fix:
+                what = f"{shown(self._dangling[0][0])} is not defined in this document"
+                self._problems.add(self._dangling[0][1], what, fix)
+                return
         for identity, path in self._dangling:
             owner, _, field = identity.rpartition(".")
             what = f"{shown(identity)} is not defined in this document"

@@ -387,7 +387,8 @@ class _YamlBuilder:
                 return value
             raise self._refusal(event, f"the number {shown(text)} is out of range")
         if _NOT_FINITE.fullmatch(text):
-            raise self._refusal(event, f"{text} is not a number in JSON")
+            what = f"{text} is not a number in JSON"
+            raise self._refusal(event, what, fix="Write null, or a text in quotes.")
         return text
 
     def _integer(self, event: Any, digits: str, base: int) -> int:

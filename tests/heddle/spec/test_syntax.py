@@ -125,11 +125,13 @@ def test_any_bytes_are_an_object_or_a_document_error(data: bytes, kind: str) -> 
         ),
         (
             b'{"NaN":\n NaN}',
-            "flow.json line 2, column 2: NaN is not a number in JSON",
+            "flow.json line 2, column 2: NaN is not a number in JSON. Write null, or a "
+            "text.",
         ),
         (
             b'{"a": -Infinity}',
-            "flow.json line 1, column 7: -Infinity is not a number in JSON",
+            "flow.json line 1, column 7: -Infinity is not a number in JSON. Write null, "
+            "or a text.",
         ),
         (
             b'{"a": 1e400}',
@@ -244,8 +246,16 @@ def test_json_that_is_refused_says_where_and_why(data: bytes, sentence: str) -> 
             "flow.yaml line 1, column 4: the tag '!!set' is not known here. Remove it.",
         ),
         (b"a: !!int x", "flow.yaml line 1, column 4: 'x' is not what !!int says"),
-        (b"a: .nan", "flow.yaml line 1, column 4: .nan is not a number in JSON"),
-        (b"a: -.inf", "flow.yaml line 1, column 4: -.inf is not a number in JSON"),
+        (
+            b"a: .nan",
+            "flow.yaml line 1, column 4: .nan is not a number in JSON. Write null, or a "
+            "text in quotes.",
+        ),
+        (
+            b"a: -.inf",
+            "flow.yaml line 1, column 4: -.inf is not a number in JSON. Write null, or "
+            "a text in quotes.",
+        ),
         (b"a: 1e400", "flow.yaml line 1, column 4: the number '1e400' is out of range"),
         (b"a: *b", "flow.yaml line 1, column 4: the alias '*b' has no anchor"),
         (b"a: &b [1, *b]", "flow.yaml line 1, column 11: '*b' contains itself"),
