@@ -319,7 +319,11 @@ class RunSocket:
 
     def _take(self, message: Message) -> None:
         match message:
-            case Happened(run=run) | Lagged(run=run):
+            case Happened(run=run, seq=seq, event=event):
+                followed = self._runs.get(run)
+                if followed is not None:
+                    followed.happened(seq, event)
+            case Lagged(run=run):
                 followed = self._runs.get(run)
                 if followed is not None:
                     followed.take(message)

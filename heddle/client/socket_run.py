@@ -11,10 +11,11 @@ from typing import Any, Final, Protocol, Self, assert_never
 
 import msgspec
 import trio
+from msgspec import Raw
 
 from heddle.client.entries import Entry, Missed, RunResult, hole, read_event
 from heddle.client.faults import ClientFault, ProtocolBroken, Unreachable, ended_badly
-from heddle.client.socket_messages import Ended, Happened, Lagged
+from heddle.client.socket_messages import Ended, Lagged
 
 MAX_WAITING: Final = 1024
 MAX_WAITING_BYTES: Final = 1024 * 1024
@@ -56,11 +57,13 @@ class SocketRun:
 
     Attributes:
         run: Its id.
+        where: How errors name it.
         last: The number of the last entry that was handed out or told to be missing.
     """
 
     def __init__(self, socket: Carrier, run: str, after: int) -> None:
         self.run = run
+        self.where = f"run {run} at {socket.where}"
         self.last = after
         self._socket = socket
         self._items: deque[tuple[int, bytes | Missed]] = deque()
@@ -72,11 +75,6 @@ class SocketRun:
         self._end: Ended | None = None
         self._fault: ClientFault | None = None
         self._wake: trio.Event | None = None
-
-    @property
-    def where(self) -> str:
-        """How errors name it."""
-        return f"run {self.run} at {self._socket.where}"
 
     async def cancel(self) -> None:
         """Ask it to end; see `RunSocket.cancel`."""
@@ -120,12 +118,13 @@ class SocketRun:
                 if self._end.error is not None:
                     raise ended_badly(self.run, self._end.error, status=self._end.status)
                 raise StopAsyncIteration
-            self._wake = trio.Event()
-            await self._wake.wait()
+            wake = self._wake = trio.Event()
+            await wake.wait()
         number, item = self._items.popleft()
-        if isinstance(item, Missed):
+        if type(item) is Missed:
             self.last = number
             return Entry(self.run, number, item, b"{}")
+        assert type(item) is bytes
         self._bytes -= len(item)
         event = read_event(item, where=self.where)
         self.last = number
@@ -138,16 +137,23 @@ class SocketRun:
         self._fresh = True
         self._barrier = self._socket.resubscribe(self.run, self._newest + 1)
 
-    def take(self, message: Happened | Ended | Lagged) -> None:
-        """Something was said about it."""
+    def happened(self, seq: int, event: Raw) -> None:
+        """Its next event was told."""
+        # The conditions one by one: to call for them would cost as much as all the rest.
+        if self._barrier is not None or self._paused:
+            return
+        if self._end is not None or self._fault is not None:
+            return
+        if seq != self._newest + 1:
+            self.fail(hole(self._newest + 1, seq, where=self.where))
+        elif self._put(seq, bytes(event)):
+            self._fresh = False
+
+    def take(self, message: Ended | Lagged) -> None:
+        """Something else was said about it."""
         if self._barrier is not None or self._paused or self._over:
             return
         match message:
-            case Happened(seq=seq, event=event):
-                if seq != self._newest + 1:
-                    self.fail(hole(self._newest + 1, seq, where=self.where))
-                elif self._put(seq, bytes(event)):
-                    self._fresh = False
             case Lagged(missed=(first, last)):
                 if first != self._newest + 1 or last < first:
                     self.fail(hole(self._newest + 1, first, where=self.where))
@@ -190,19 +196,23 @@ class SocketRun:
         return self._end is not None or self._fault is not None
 
     def _put(self, number: int, item: bytes | Missed) -> bool:
-        size = 0 if isinstance(item, Missed) else len(item)
-        full = len(self._items) >= MAX_WAITING or self._bytes + size > MAX_WAITING_BYTES
+        items = self._items
+        size = self._bytes
+        if type(item) is bytes:
+            size += len(item)
         # One alone is taken whatever its size, or it could never be.
-        if full and self._items:
+        if items and (len(items) >= MAX_WAITING or size > MAX_WAITING_BYTES):
             self._paused = True
             self._socket.say(type="unsubscribe", run=self.run)
             return False
-        self._items.append((number, item))
-        self._bytes += size
+        items.append((number, item))
+        self._bytes = size
         self._newest = number
-        self._stir()
+        if self._wake is not None:
+            self._stir()
         return True
 
     def _stir(self) -> None:
         if self._wake is not None:
             self._wake.set()
+            self._wake = None
