@@ -85,7 +85,7 @@ class Chain:
 
     def settle_before(self, opened: Open) -> Coroutine[Any, Any, BeforeOutcome]:
         """What comes of a consultation that a row left open; as of `before`."""
-        return _ask_all(opened.walk, weigh_before, proceeded, opened.answer)
+        return _ask_all(opened.walk, weigh_before, proceeded, opened.answer, opened.began)
 
     def after(
         self,
@@ -127,7 +127,7 @@ class Chain:
 
     def settle_after(self, opened: Open) -> Coroutine[Any, Any, AfterOutcome]:
         """What comes of a consultation that a row left open; as of `after`."""
-        return _ask_all(opened.walk, weigh_after, passed, opened.answer)
+        return _ask_all(opened.walk, weigh_after, passed, opened.answer, opened.began)
 
     def in_a_row(self, questions: Questions) -> Coroutine[Any, Any, Open | None]:
         """Ask one after the other while all let be what they are about; see `rows`.
@@ -146,11 +146,12 @@ async def _ask_all(
     weigh: Callable[["Walk", Link, Verdict], _T | None],
     unsettled: Callable[["Walk"], _T],
     first: object = NOT_ASKED,
+    began: float = 0.0,
 ) -> _T:
-    """Walk the chain until something settles it; ``first`` is an answer that is there."""
+    """Walk the chain until something settles it; ``first`` is an answer that is there, to
+    what was asked when it ``began``."""
     asking = walk.asking
     watch = walk.watch
-    began = 0.0
     for stretch in walk.place.stretches:
         links = stretch.links
         together = False
@@ -164,7 +165,7 @@ async def _ask_all(
         while done < len(links):
             question = (stretch.together if together else stretch.alone)[done]
             asked = question.components
-            if watch is not None:
+            if watch is not None and first is NOT_ASKED:
                 began = perf_counter()
             try:
                 if first is NOT_ASKED:

@@ -35,11 +35,12 @@ class Open(Struct, frozen=True, eq=False):
     """A consultation that was not settled by consent.
 
     ``answer`` is what came of its first question: an answer, an error that was raised in
-    place of one, or `NOT_ASKED`.
+    place of one, or `NOT_ASKED`. ``began`` is when that was asked, by `perf_counter`.
     """
 
     walk: Walk
     answer: object = NOT_ASKED
+    began: float = 0.0
 
 
 class Row:
@@ -82,10 +83,10 @@ class Row:
                 )
             except Exception as error:  # noqa: BLE001  told as always, by who weighs answers
                 assert self._walk is not None
-                return Open(self._walk, error)
+                return Open(self._walk, error, self._began)
             if not self._taken and not self._take(answer):
                 assert self._walk is not None
-                return Open(self._walk, answer)
+                return Open(self._walk, answer, self._began)
             if self._error is not None:
                 break
         if self._error is not None:
