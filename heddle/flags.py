@@ -6,9 +6,16 @@ name, so that a limit is declared here and there, and in no command.
 
 import math
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
+
+from plugins_host import nearest
+
+if TYPE_CHECKING:
+    _Choice = click.Choice[str]
+else:  # older ones are not generic
+    _Choice = click.Choice
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -58,6 +65,22 @@ class Variable(click.ParamType[str]):
                 ctx,
             )
         return name
+
+
+class GuessedChoice(_Choice):
+    """A choice of words that has a guess for one that it does not know."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Any:
+        """The word; says what was meant where it is none of them."""
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter as error:
+            guess = nearest(str(value), [str(each) for each in self.choices])
+            if guess is None:
+                raise
+            self.fail(f"{error.message} Did you mean {guess!r}?", param, ctx)
 
 
 MILLISECONDS: Final = Milliseconds()

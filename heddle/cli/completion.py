@@ -3,7 +3,8 @@
 import click
 
 from heddle.cli.commands import heddle
-from heddle.cli.options import GuessedChoice, debug_option
+from heddle.cli.options import debug_option
+from heddle.flags import GuessedChoice
 
 SHELLS = ("bash", "zsh", "fish")
 

@@ -10,10 +10,16 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from heddle.cli.exits import WrongUsage
-from heddle.cli.options import GuessedChoice, debug_option
+from heddle.cli.options import debug_option
 from heddle.cli.reading.flows import read_flow
 from heddle.cli.whole_file import write_whole
-from heddle.flags import COUNT, components_option, flow_format_option, plugin_options
+from heddle.flags import (
+    COUNT,
+    GuessedChoice,
+    components_option,
+    flow_format_option,
+    plugin_options,
+)
 from heddle.standard_streams import OutputFailed
 from plugins_host import shortage
 

@@ -1,32 +1,8 @@
 """Options that change how errors are told, which is known before a command runs."""
 
-from typing import TYPE_CHECKING, Any
-
 import click
 
 from heddle.flags import Command
-from plugins_host import nearest
-
-if TYPE_CHECKING:
-    _Choice = click.Choice[str]
-else:  # older ones are not generic
-    _Choice = click.Choice
-
-
-class GuessedChoice(_Choice):
-    """A choice of words that has a guess for one that it does not know."""
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Any:
-        """The word; says what was meant where it is none of them."""
-        try:
-            return super().convert(value, param, ctx)
-        except click.BadParameter as error:
-            guess = nearest(str(value), [str(each) for each in self.choices])
-            if guess is None:
-                raise
-            self.fail(f"{error.message} Did you mean {guess!r}?", param, ctx)
 
 
 class Settings:

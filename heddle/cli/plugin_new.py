@@ -15,8 +15,9 @@ import click
 
 from heddle.cli.exits import WrongUsage
 from heddle.cli.new_files import NewFile, write_project
-from heddle.cli.options import GuessedChoice, debug_option
+from heddle.cli.options import debug_option
 from heddle.cli.text.wording import line
+from heddle.flags import GuessedChoice
 
 TEMPLATES: Final = Path(__file__).parent / "plugins"
 

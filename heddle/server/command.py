@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from heddle import __version__, standard_streams
-from heddle.flags import COUNT, MILLISECONDS, components_option, engine_options
+from heddle.flags import (
+    COUNT,
+    MILLISECONDS,
+    GuessedChoice,
+    components_option,
+    engine_options,
+)
 from heddle.server.flag_checks import (
     TOKEN_VARIABLE,
     check_flows,
@@ -140,7 +146,7 @@ Examples:
 )
 @click.option(
     "--log-format",
-    type=click.Choice(["text", "json"]),
+    type=GuessedChoice(["text", "json"]),
     default="text",
     show_default=True,
     help="How log lines look.",

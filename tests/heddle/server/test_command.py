@@ -202,6 +202,12 @@ def test_wrong_usage_has_a_status_of_its_own(
     assert "Error: " in told
 
 
+def test_a_word_that_a_flag_does_not_know_gets_a_guess(tmp_path: Path) -> None:
+    status, told = refused(tmp_path, "--log-format", "jsno")
+    assert status == 2
+    assert "'jsno' is not one of 'text', 'json'. Did you mean 'json'?" in told
+
+
 def test_a_server_that_others_reach_without_a_token_warns(tmp_path: Path) -> None:
     with server(tmp_path, "--host", "0.0.0.0") as served:
         assert "Warning: 0.0.0.0 is reached from other machines" in served.log[0]
