@@ -180,11 +180,13 @@ class Channel:
         if self._phase in {Phase.DYING, Phase.ENDING}:
             self._over.set()
 
-    async def greet(self) -> PluginFault | None:
-        """Make the handshake; None when it went well, else why not. Takes its time."""
+    async def greet(self, patience: float) -> PluginFault | None:
+        """Make the handshake; None when it went well, else why not."""
         raw: Raw | None = None
         try:
-            raw = await self.request("init", init_params(self._program))
+            init = self.submit("init", init_params(self._program), "")
+            # No sign of life makes it longer.
+            raw = await self.collect(init, patience)
         except PluginFailed:
             pass  # it does not know `init`
         except PluginFault as fault:
@@ -330,8 +332,12 @@ class Channel:
             PluginFault: There is none.
         """
         if call.outcome is None:
-            with trio.move_on_after(patience):
+            with trio.move_on_after(max(0.0, patience)):
                 await call.wait()
+            if call.outcome is None:
+                # The loop may have been busy, or all of heddle suspended: an answer that
+                # has arrived is in time.
+                self.look()
             if call.outcome is None:
                 self.abandon(call)
                 raise PluginOverdue(self._name, patience, verb=call.verb)

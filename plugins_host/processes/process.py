@@ -17,7 +17,7 @@ from msgspec import Raw, Struct
 
 from actors import Actor, ActorCrashed, ActorGone, Call, LateReply, Restart, Supervisor
 from plugins_host.frames import MAX_LINE
-from plugins_host.plugin_faults import PluginFault, PluginGone, PluginNotStarted
+from plugins_host.plugin_faults import PluginGone, PluginNotStarted, PluginOverdue
 from plugins_host.plugin_log import Counts, PluginLine, PluginLog
 from plugins_host.processes.calls import Elsewhere, Onward
 from plugins_host.processes.channel import Channel
@@ -321,10 +321,8 @@ class _Keeper(Actor["_Connect | _Greeted | _Died | _Probe"]):
                 self._counts.trouble = channel.died_of.what
 
     async def _greet(self, channel: Channel, deadline: float) -> _Greeted | _Died:
-        fault: PluginFault | None = None
-        with trio.move_on_at(deadline) as scope:
-            fault = await channel.greet()
-        if scope.cancelled_caught:
+        fault = await channel.greet(deadline - trio.current_time())
+        if isinstance(fault, PluginOverdue):
             channel.give_up()
             return _Died(
                 _NotStarted(

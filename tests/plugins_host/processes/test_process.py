@@ -207,6 +207,21 @@ async def test_a_plugin_that_never_greets_is_killed_after_ten_seconds(
     assert "it did not answer 'init' within 10 s" in str(caught.value)
 
 
+async def test_a_greeting_that_arrived_while_heddle_was_suspended_is_in_time(
+    autojump_clock: MockClock,
+) -> None:
+    async with plugin_pair(greet=False) as (plugin, troupe), trio.open_nursery() as nursery:
+        asked = ask(nursery, plugin)
+        stage = await troupe.on_stage()
+        init = await stage.asked("init")
+        await wait_all_tasks_blocked()
+        # It arrives, nobody looks, and the time is over before anybody does.
+        stage.stdout._held += f'{{"id":{init.id},"result":{{"protocol":1}}}}\n'.encode()
+        await trio.sleep(20)
+        stage.answers(await stage.asked(), "fine")
+        assert await asked.answer() == "fine"
+
+
 async def test_all_calls_that_wait_for_one_start_fail_with_it(
     autojump_clock: MockClock,
 ) -> None:
