@@ -7,6 +7,7 @@
 
 No URL, retry or time-out is known here: those are decisions of who calls.
 
+    wires      bytes to and from the other side
     transport  connections that carry one exchange after the other, and pools
     asking     a request sent, up to the head of its answer
     dial       before there is one: what can go wrong, and TLS
@@ -17,17 +18,8 @@ No URL, retry or time-out is known here: those are decisions of who calls.
 from heddle.http.asking import ask
 from heddle.http.dial import ConnectFailed, reason_of, secure
 from heddle.http.sse import SseEvent, SseParser
-from heddle.http.transport import (
-    MAX_BODY,
-    MAX_HEAD,
-    BadHttp,
-    Connection,
-    ConnectionBroken,
-    Pool,
-    SocketWire,
-    TlsWire,
-    Wire,
-)
+from heddle.http.transport import MAX_BODY, MAX_HEAD, BadHttp, Connection, Pool
+from heddle.http.wires import ConnectionBroken, SocketWire, TlsWire, Wire
 
 __all__ = [
     "MAX_BODY",

@@ -1,6 +1,7 @@
 """A request sent on a connection, up to the head of its answer."""
 
-from heddle.http.transport import Connection, ConnectionBroken
+from heddle.http.transport import Connection
+from heddle.http.wires import ConnectionBroken
 
 
 async def ask(connection: Connection, request: bytes) -> None:

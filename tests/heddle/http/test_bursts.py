@@ -10,8 +10,9 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from heddle.http import bursts as module
 from heddle.http.bursts import SMALL, Bursts, bursts_of_this_loop, open_bursts
-from heddle.http.transport import Connection, ConnectionBroken
-from heddle.http.transport import SocketWire as AskingWire
+from heddle.http.transport import Connection
+from heddle.http.wires import ConnectionBroken
+from heddle.http.wires import SocketWire as AskingWire
 from heddle.server.http import Gone, Limits
 from heddle.server.http.deadlines import Deadlines
 from heddle.server.http.wire import SocketWire

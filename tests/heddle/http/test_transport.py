@@ -14,15 +14,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from heddle.http.transport import (
-    MAX_HEAD,
-    BadHttp,
-    Connection,
-    ConnectionBroken,
-    Pool,
-    SocketWire,
-    _broken,
-)
+from heddle.http.transport import MAX_HEAD, BadHttp, Connection, Pool
+from heddle.http.wires import ConnectionBroken, SocketWire, _broken
 
 
 class Script:
@@ -266,7 +259,7 @@ async def test_a_full_socket_is_waited_for_before_the_first_byte() -> None:
 async def test_a_wire_that_is_always_ready_lets_others_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("heddle.http.transport._READ", 1)
+    monkeypatch.setattr("heddle.http.wires._READ", 1)
     turns = 0
 
     async def other() -> None:

@@ -738,7 +738,7 @@ async def test_many_calls_at_once_are_kept_apart() -> None:
 async def test_a_kept_connection_that_the_server_closed_is_replaced_unseen(
     end: Any, trusted: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("heddle.http.transport.SocketWire.trusted", trusted)
+    monkeypatch.setattr("heddle.http.wires.SocketWire.trusted", trusted)
     async with client_and(Reply("a", end=end), Reply("b")) as (
         client,
         endpoint,
@@ -775,7 +775,7 @@ async def test_a_kept_connection_on_which_nobody_answers_times_out_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # As where the network lost the request.
-    monkeypatch.setattr("heddle.http.transport._acknowledged", lambda sock: 0)
+    monkeypatch.setattr("heddle.http.wires._acknowledged", lambda sock: 0)
     async with client_and(
         Reply("a"), Reply("b", delay=30), timeouts=Timeouts(first_byte=1.0)
     ) as (client, endpoint, server):
@@ -791,8 +791,8 @@ async def test_a_kept_connection_on_which_nobody_answers_times_out_once(
 async def test_where_the_system_does_not_tell_nothing_is_sent_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("heddle.http.transport._acknowledged", lambda sock: None)
-    monkeypatch.setattr("heddle.http.transport.SocketWire.trusted", 60.0)
+    monkeypatch.setattr("heddle.http.wires._acknowledged", lambda sock: None)
+    monkeypatch.setattr("heddle.http.wires.SocketWire.trusted", 60.0)
     async with client_and(Reply("a", end="close")) as (client, endpoint, server):
         await client.chat(endpoint, ask())
         await server.reached(lambda: server.open_connections == 0)
