@@ -116,7 +116,13 @@ class RemoteClient:
                 return await self._exchange(request, origin, proxy, where, strike)
             except (ConnectFailed, ConnectionBroken, BadHttp) as error:
                 raise _told(error, where, strike) from error
-        raise RemoteTimedOut(f"timed out after {seconds:g} s", where=where, retryable=True)
+        raise RemoteTimedOut(
+            f"timed out after {seconds:g} s",
+            where=where,
+            fix="Raise 'request_timeout' of its 'retry_policy', or --tool-timeout where it "
+            "has none.",
+            retryable=True,
+        )
 
     async def begin(
         self,

@@ -123,7 +123,12 @@ async def test_a_redirect_is_an_error_that_says_where_it_leads() -> None:
             "encoded as 'gzip'",
         ),
         (Answer(b"xyz", cut=True), RemoteUnreachable, "before the answer was whole"),
-        (Answer(hang=True), RemoteTimedOut, "timed out after 0.2 s"),
+        (
+            Answer(hang=True),
+            RemoteTimedOut,
+            "timed out after 0.2 s. Raise 'request_timeout' of its 'retry_policy', or "
+            "--tool-timeout where it has none.",
+        ),
     ],
 )
 async def test_what_comes_badly_is_an_error_and_leaves_no_connection(
