@@ -115,11 +115,14 @@ class Walking(Executions):
             try:
                 opened = await gate.in_a_row(stretch.questions())
                 context = stretch.context
-                if opened is None and context is not None and stretch.fault is None:
+                # Its traceback leads to the stretch: kept there, both would wait for the
+                # collector.
+                fault, stretch.fault = stretch.fault, None
+                if opened is None and context is not None and fault is None:
                     # Nobody minds: its work is what waits.
                     worked = await self._started(context, stretch.given, None)
                     if isinstance(worked, Fault):
-                        stretch.fault = worked
+                        fault = worked
                     else:
                         stretch.result = Result(worked.output, worked.branch)
                         continue
@@ -134,7 +137,7 @@ class Walking(Executions):
             else:
                 begun = None
                 if context is not None:
-                    known = stretch.given, stretch.result, stretch.fault
+                    known = stretch.given, stretch.result, fault
                     begun = Begun(context, *known, opened)
                 output, branch, replaced_by = await self._arrival(node, begun=begun)
             stretch.record(node, output)

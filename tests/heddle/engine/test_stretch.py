@@ -5,15 +5,19 @@ reads them carries the walk on; asked as a function is, they are objects, and ea
 weighed by the walk.
 """
 
+import gc
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
+import pytest
 import trio
 from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec import Raw
 
+from heddle.engine.faults import RunFailed
 from heddle.engine.gate import Policies, asked_by
 from heddle.engine.testing import FakeModels, run_document
 from heddle.engine.walk import Limits
@@ -213,3 +217,26 @@ def test_a_row_changes_nothing_about_a_run(
     if not traced:  # they tell times
         assert by_row[1] == one_by_one[1]
     assert by_row[2]
+
+
+@pytest.mark.parametrize(
+    ("name", "answers"), [("lacks", []), ("pure", [None, Fault("it broke")])]
+)
+async def test_what_fails_in_a_row_leaves_nothing_to_the_collector(
+    name: str, answers: list[object]
+) -> None:
+    script = Script(answers, as_text=True)
+    gc.collect()
+    gc.disable()
+    try:
+        try:
+            await run_document(FLOWS[name], installed=installed(script, NODE))
+        except RunFailed as failure:
+            cause = failure.__cause__
+            kept = None if cause is None else weakref.ref(cause)
+            del cause
+        assert kept is not None
+        assert kept() is None
+    finally:
+        gc.enable()
+    assert [verb for verb, _ in script.asked] == ["before", "after"]
