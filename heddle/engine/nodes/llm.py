@@ -1,6 +1,7 @@
 """LlmNode: one prompt, one answer, as text or as the declared outputs."""
 
-from typing import cast
+from functools import lru_cache
+from typing import Final, cast
 
 from heddle.engine.conventions import GENERATED_TEXT
 from heddle.engine.graph import Graph, GraphNode
@@ -10,7 +11,10 @@ from heddle.engine.structured import output_schema, read_structured, single_text
 from heddle.engine.work import NodeContext, Result, Waiting
 from heddle.gentle_json import any_long, encode_gently, is_long
 from heddle.spec import LlmNode, render, render_briefly
-from plugins_host import Message
+from plugins_host import Message, nearest
+
+_FEW: Final = 50
+"""Values of a state among which is looked for what a placeholder means, in no time."""
 
 
 def llm(node: GraphNode, graph: Graph) -> Waiting:
@@ -47,7 +51,7 @@ async def fill(template: str, given: State, context: NodeContext) -> str:
         for name, value in given.items()
         if name in template
     }
-    return _filled(await bounded(lambda: render(template, values)), context)
+    return _filled(await bounded(lambda: render(template, values)), given, context)
 
 
 def fill_briefly(template: str, given: State, context: NodeContext) -> str | None:
@@ -58,14 +62,22 @@ def fill_briefly(template: str, given: State, context: NodeContext) -> str | Non
     if any_long(given):
         return None
     found = render_briefly(template, given)
-    return None if found is None else _filled(found, context)
+    return None if found is None else _filled(found, given, context)
 
 
-def _filled(found: tuple[str, tuple[str, ...]], context: NodeContext) -> str:
+def _filled(found: tuple[str, tuple[str, ...]], given: State, context: NodeContext) -> str:
     text, unknown = found
     for name in unknown:
+        guess = _meant(name, tuple(given)) if len(given) <= _FEW else None
         context.warn_once(
             f"node {context.name!r}: placeholder {{{{{name}}}}} has no value in the "
             "state and was left as it is"
+            + ("" if guess is None else f". Did you mean {{{{{guess}}}}}?")
         )
     return text
+
+
+@lru_cache(maxsize=256)
+def _meant(name: str, names: tuple[str, ...]) -> str | None:
+    """Looked for once, for a node may be executed many times."""
+    return nearest(name, names)

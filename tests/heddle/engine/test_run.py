@@ -602,6 +602,20 @@ async def test_an_unknown_placeholder_stays_and_is_a_warning_once() -> None:
     ]
 
 
+async def test_a_misspelt_placeholder_gets_a_guess() -> None:
+    plain = chain(
+        start(inputs=[prop("city")]),
+        llm("ask", "Where is {{ctiy}}?", outputs=[prop("t")]),
+        end(outputs=[prop("t")]),
+        shared=[model()],
+    )
+    _, events = await run_document(plain, {"city": "Bern"}, models=FakeModels(echo))
+    assert [event.message for event in events if isinstance(event, Warned)] == [
+        "node 'ask': placeholder {{ctiy}} has no value in the state and was left as it is. "
+        "Did you mean {{city}}?"
+    ]
+
+
 async def test_an_answer_that_was_cut_off_is_used_with_a_warning() -> None:
     _, events = await run_document(
         chain(start(), llm("ask", "go"), end(), shared=[model()]),
