@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from heddle.engine.faults import NodeFault
-from heddle.engine.questions import Confirmation, Person
+from heddle.engine.questions import Confirmation, Decision, Person
 from heddle.engine.work import NodeContext
 from heddle.events import ConfirmationAsked, ConfirmationGiven
 from heddle.spec import Tool
@@ -114,29 +114,26 @@ async def hindrance(
     )
     if turn is not None:
         await turn.comes()
+    decided = await _decided(context, person, question)
+    if decided.approved:
+        return None
+    return RefusedByPerson(tool.name, decided.reason)
+
+
+async def _decided(
+    context: NodeContext, person: Person, question: Confirmation
+) -> Decision:
+    """What the person says, told before and after."""
+    tool, call = question.tool_name, question.tool_call_id
+    place = context.path, context.speaker
     async with asking(context):
         context.report(
-            ConfirmationAsked(
-                context.name,
-                tool.name,
-                question.arguments,
-                call,
-                context.path,
-                context.speaker,
-            )
+            ConfirmationAsked(context.name, tool, question.arguments, call, *place)
         )
         decided = await person.confirm(question)
         context.report(
             ConfirmationGiven(
-                context.name,
-                tool.name,
-                decided.approved,
-                decided.reason or None,
-                call,
-                context.path,
-                context.speaker,
+                context.name, tool, decided.approved, decided.reason or None, call, *place
             )
         )
-    if decided.approved:
-        return None
-    return RefusedByPerson(tool.name, decided.reason)
+    return decided
