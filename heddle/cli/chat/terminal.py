@@ -150,7 +150,8 @@ class TerminalFront:
             self._happened.append((self._clock(), text))
 
     def ended(self, error: Exception | None, /) -> None:  # noqa: ARG002
-        """Leave what is known of an answer that was cut off."""
+        """Leave what is known of an answer that was cut off, for good."""
+        self._is_answering = False
         self._fold()
         self._view.pause()
         self._draw(picture=False)

@@ -103,12 +103,13 @@ class Live:
         self._left_out = 0
         self._turn = 0
         self._is_left = False
+        self._is_over = False
 
     async def animate(self) -> None:
-        """Draw until cancelled."""
+        """Draw until the run is over."""
         before = signal.signal(signal.SIGCONT, self._go_on)
         try:
-            while True:
+            while not self._is_over:
                 began = self._clock()
                 if self._outlet.idle:
                     self._draw()
@@ -134,7 +135,9 @@ class Live:
         self._leave(_plain(text))
 
     def ended(self, error: Exception | None, /) -> None:
-        """Leave a summary in the place of the picture."""
+        """Leave a summary in the place of the picture, for good: a terminal may need longer
+        for it than there is between two pictures."""
+        self._is_over = True
         self._fold()
         self._tree.ended(error, self._clock())
         self._take_leaving()
@@ -146,7 +149,7 @@ class Live:
                 width=terminal_size()[0],
                 stopped=isinstance(error, Interrupted),
             )
-        self._draw(picture=False)
+        self._draw()
 
     def _fold(self) -> None:
         """Put into the tree what came."""
@@ -175,14 +178,14 @@ class Live:
         if self._waiting > LINES_AT_ONCE and self._outlet.idle:
             self._draw()
 
-    def _draw(self, *, picture: bool = True) -> None:
+    def _draw(self) -> None:
         self._fold()
         if self._is_left:
             self._is_left = False
             self._region.forget()
         width, height = terminal_size()
         shown: list[Spans] = []
-        if picture:
+        if not self._is_over:
             self._turn += 1
             shown = rows(
                 self._tree,

@@ -13,6 +13,7 @@ import trio
 from trio.testing import MockClock
 
 from heddle.cli.live.reader import EACH, SHARE, Live
+from heddle.events import FlowStarted
 from heddle.policy_counts import PolicyCounts
 from tests.conformance.policies.staging import alive
 from tests.heddle.cli.conftest import (
@@ -53,7 +54,7 @@ async def test_a_picture_that_is_slow_is_drawn_less_often(
     autojump_clock: MockClock, takes: float, between: float
 ) -> None:
     class Slow(Live):
-        def _draw(self, *, picture: bool = True) -> None:
+        def _draw(self) -> None:
             drawn.append(trio.current_time())
             autojump_clock.jump(takes)
 
@@ -62,6 +63,22 @@ async def test_a_picture_that_is_slow_is_drawn_less_often(
     with trio.move_on_after(4 * between - 0.01):
         await live.animate()
     assert [b - a for a, b in pairwise(drawn)] == pytest.approx([between] * 3)
+
+
+async def test_nothing_is_drawn_below_the_summary_however_long_a_terminal_takes_for_it(
+    autojump_clock: MockClock, capfd: pytest.CaptureFixture[str]
+) -> None:
+    live = Live("flow.json", PolicyCounts(), clock=trio.current_time)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(live.animate)
+        live.see(FlowStarted())
+        await trio.sleep(10 * EACH)
+        assert capfd.readouterr().err.count("flow.json") > 5
+        live.ended(None)
+        assert "flow.json" in capfd.readouterr().err
+        await trio.sleep(10 * EACH)
+        nursery.cancel_scope.cancel()
+    assert capfd.readouterr().err == ""
 
 
 def on_a_terminal(
