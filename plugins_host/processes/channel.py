@@ -183,14 +183,17 @@ class Channel:
     async def greet(self, patience: float) -> PluginFault | None:
         """Make the handshake; None when it went well, else why not."""
         raw: Raw | None = None
+        init = self.submit("init", init_params(self._program), "")
         try:
-            init = self.submit("init", init_params(self._program), "")
             # No sign of life makes it longer.
             raw = await self.collect(init, patience)
         except PluginFailed:
             pass  # it does not know `init`
         except PluginFault as fault:
             return fault
+        finally:
+            # The error in it must not lead back to itself.
+            del init
         try:
             self.features = agreed(self._name, raw)
         except ProtocolBroken as fault:
@@ -342,9 +345,13 @@ class Channel:
                 self.abandon(call)
                 raise PluginOverdue(self._name, patience, verb=call.verb)
         outcome = call.outcome
-        if isinstance(outcome, Exception):
+        if not isinstance(outcome, Exception):
+            return outcome
+        try:
             raise outcome
-        return outcome
+        finally:
+            # As in `request`: not for the collector.
+            del call, outcome
 
     def abandon(self, call: Call) -> None:
         """Nobody needs the answer any more."""
