@@ -27,6 +27,10 @@ LONGEST: Final = 64
 """Steps that go together. A longer flow lets others have a turn inside it."""
 
 
+_NOTHING_RAN: Final = Ran()
+"""For walks of which nobody is to know what a node put out; nothing is recorded in it."""
+
+
 class Step(NamedTuple):
     """One node; ``fed`` is whether it is given more than the state as it stands."""
 
@@ -91,7 +95,7 @@ def walk_line(line: Line, state: State, context: NodeContext, item: int) -> Stat
     report, most = context.services.report, run.limits.max_iterations
     path: NodePath = (*(context.path or (context.name,)), item)
     steps, keeps = line
-    ran = Ran()
+    ran = Ran() if keeps else _NOTHING_RAN
     output = state
     for node, name, kind, step, fed in steps:
         if run.executions >= most:
