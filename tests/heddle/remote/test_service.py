@@ -1,5 +1,6 @@
 """Requests on real sockets: what comes back, what goes wrong, what is tried again."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -203,10 +204,8 @@ async def test_what_the_document_says_may_be_retried_is_and_each_time_is_told() 
         found = await sent(service, request_to(stub), policy, warnings)
         await service.aclose()
     assert found.body == b'"well"'
-    assert [("503" in each, "429" in each) for each in warnings] == [
-        (True, False),
-        (False, True),
-    ]
+    # The port may have the digits of a status in it.
+    assert [re.findall(r"\b(?:503|429)\b", each) for each in warnings] == [["503"], ["429"]]
     assert "(attempt 2 of 3, by the retry_policy)" in warnings[0]
 
 
