@@ -3,14 +3,14 @@
 #   make test    linters and the whole test suite
 #   make chaos   a server under load, disturbed in every way: SEED=7 SECONDS=120
 #   make fuzz    odd bytes for all that reads what strangers send: TARGET=frames SECONDS=60
-# More: make bench-compare BASE=rev (this tree beside a revision), make check (types, coverage and secrets too), make bench, make docs (the pages as a
+# More: make bench-compare BASE=rev (this tree beside a revision), make check (types, coverage, secrets and dependencies too), make bench, make docs (the pages as a
 # site), make screenshots (the pictures in them), make audit (what is known of the dependencies; needs the index), make lock, make clean.
 
 PYTHON ?= python3
 JOBS ?= 4
 PIP := -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test check lint types coverage secrets audit chaos fuzz fuzz-replay bench bench-compare docs \
+.PHONY: demo test check lint types coverage secrets dependencies audit chaos fuzz fuzz-replay bench bench-compare docs \
 	screenshots lock clean help
 
 help:
@@ -64,7 +64,11 @@ secrets: .venv-audit/ready
 audit: .venv-audit/ready
 	.venv-audit/bin/python -m tests.supply.audit
 
-check: lint types secrets coverage
+# The same where the index can be asked; elsewhere that is said, and all else is checked.
+dependencies: .venv-audit/ready
+	.venv-audit/bin/python -m tests.supply.audit --if-told
+
+check: lint types secrets dependencies coverage
 
 chaos: .venv/ready
 	.venv/bin/python -m tests.pressure $(if $(SEED),--seed $(SEED)) \

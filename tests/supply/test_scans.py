@@ -73,3 +73,7 @@ def test_an_audit_that_could_not_be_made_is_no_success(
     (tmp_path / "requirements.lock").write_text("x==1.0\n")
     assert audit.main(program(tmp_path, f"#!/bin/sh\n{said}\n"), tmp_path) == status
     assert ("nothing is known" in capsys.readouterr().out) == (status == 2)
+    # `make check` goes on then, but not with what is known to be wrong.
+    asked = program(tmp_path, f"#!/bin/sh\n{said}\n")
+    assert audit.main(asked, tmp_path, if_told=True) == status % 2
+    assert ("nothing is known" in capsys.readouterr().out) == (status == 2)
