@@ -8,6 +8,8 @@ import socket
 import ssl
 import stat
 import subprocess
+import threading
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -222,27 +224,37 @@ def test_a_server_that_keeps_clients_waiting_is_there(tmp_path: Path) -> None:
     assert Path(path).exists()
 
 
-async def test_a_server_that_is_about_to_listen_is_not_taken_for_a_dead_one(
-    tmp_path: Path,
+def test_a_server_that_is_about_to_listen_is_not_taken_for_a_dead_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = str(tmp_path / "s")
     turn = os.open(tmp_path, os.O_RDONLY)
     fcntl.flock(turn, fcntl.LOCK_EX)
     found: list[Exception] = []
+    waits_or_ended = threading.Event()
+    sleep = time.sleep
+
+    def wait(seconds: float) -> None:
+        waits_or_ended.set()
+        sleep(seconds)
 
     def come_second() -> None:
         try:
             bind_path(path).close()
         except CannotListen as refused:
             found.append(refused)
+        finally:
+            waits_or_ended.set()
 
+    monkeypatch.setattr(time, "sleep", wait)
+    second = threading.Thread(target=come_second)
     with socket.socket(socket.AF_UNIX) as first:
         first.bind(path)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(trio.to_thread.run_sync, come_second)
-            await trio.sleep(0.05)
-            first.listen()
-            os.close(turn)
+        second.start()
+        waits_or_ended.wait()
+        first.listen()
+        os.close(turn)
+        second.join()
         assert "another server listens there" in str(found)
     assert Path(path).exists()
 
